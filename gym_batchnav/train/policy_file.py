@@ -37,7 +37,17 @@ from gym_batchnav.task.multigoal import MultiGoalNav
 from gym_batchnav.task.objectnav import ObjectNav
 from gym_batchnav.task.pointnav import PointNav
 from gym_batchnav.train.policy import GOAL, POLICIES, PREVIOUS_ACTION, Policy, make_policy
-from gym_batchnav.train.records import fields_of, is_known, is_object, is_record, record_of, value_of
+from gym_batchnav.train.records import (
+    fields_of,
+    is_known,
+    is_object,
+    is_record,
+    is_space,
+    record_of,
+    space_of,
+    space_record,
+    value_of,
+)
 
 FORMAT = "gym_batchnav policy 2"
 MAX_BYTES = 256 * 2**20
@@ -51,11 +61,12 @@ TASKS: dict[str, type[Task]] = {
 WORLD = (
     "task", "task_settings", "sensors", "task_sensors", "camera", "forward_step", "turn_angle_deg", "sliding",
     "actuation_noise", "sensor_noise", "sensor_timing", "max_episode_steps", "navmesh_settings",
-    "geodesic", "other_sensors",
+    "geodesic", "other_sensors", "spaces",
 )  # fmt: skip
 # Settings that older files do not have, and their values there.
 LATER: dict[str, Any] = {
     "actuation_noise": None, "sensor_noise": {}, "sensor_timing": {}, "geodesic": "exact", "other_sensors": {},
+    "spaces": {},
 }  # fmt: skip
 
 
@@ -84,6 +95,8 @@ class PolicyAbout:
         sensor_timing: Records of the timing of sensors, by sensor.
         geodesic: Method of distances.
         other_sensors: Records of the sensors besides images and those of the task, by name.
+        spaces: By name, ``"shape"`` of the readings that have several axes or are integers, with ``"first"`` and
+            ``"last"`` value of integers.
     """
 
     kind: str
@@ -105,6 +118,7 @@ class PolicyAbout:
     sensor_timing: dict[str, Any] = field(default_factory=dict)
     geodesic: str = "exact"
     other_sensors: dict[str, Any] = field(default_factory=dict)
+    spaces: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Raise ValueError unless an environment can have these settings."""
@@ -128,6 +142,11 @@ class PolicyAbout:
         self._check_task_settings()
         self._check_noise()
         self._check_other_sensors()
+        spaces = self.spaces
+        if not isinstance(spaces, dict) or any(
+            not is_space(one) or math.prod(one["shape"]) != self.task_sensors.get(name) for name, one in spaces.items()
+        ):
+            raise ValueError(f"spaces={spaces!r}: pass shapes of the sizes in task_sensors, and bounds of integers")
 
     def _check_other_sensors(self) -> None:
         """Raise ValueError unless the other sensors are records of sensors with these names."""
@@ -197,9 +216,10 @@ class PolicyAbout:
 
     def observation_space(self) -> gymnasium.spaces.Dict:
         """Return the observation space of one agent of such an environment."""
-        readings = {name: gymnasium.spaces.Box(-np.inf, np.inf, (size,)) for name, size in self.task_sensors.items()}
+        boundless = {name: gymnasium.spaces.Box(-np.inf, np.inf, (size,)) for name, size in self.task_sensors.items()}
+        readings: dict[str, Any] = boundless | {name: space_of(record) for name, record in self.spaces.items()}
         if self.task in TASKS and all(map(is_known, self.task_settings.values())):
-            # Categories and goal pictures have layers that depend on their spaces.
+            # Layers of categories and goal pictures depend on their spaces, which older files do not have.
             spaces = {sensor.name: sensor.space for sensor in self.make_task().sensors}
             readings |= {
                 name: space
@@ -230,6 +250,9 @@ class PolicyAbout:
                 continue
             elif name.startswith(("task_sensors.", "other_sensors.")):
                 if name in own and value != found:
+                    lines.append(f"{name} is {found!r}, the policy was trained with {value!r}")
+            elif name.startswith("spaces."):
+                if name in own and name in others and value != found:
                     lines.append(f"{name} is {found!r}, the policy was trained with {value!r}")
             elif value != found:
                 lines.append(f"{name} is {found!r}, the policy was trained with {value!r}")
@@ -284,6 +307,11 @@ def policy_about(env: BatchNavEnv, kind: str, preset: str, frames: int, seed: in
         sensor_timing=record_of(env.settings.sensor_timing or {}),
         geodesic=env.settings.geodesic,
         other_sensors={one.name: record_of(one) for one in env.settings.other_sensors if one.name != PREVIOUS_ACTION},
+        spaces={
+            name: space_record(space)
+            for name, space in env.components.spaces.items()
+            if name != PREVIOUS_ACTION and space_record(space)
+        },
     )
 
 

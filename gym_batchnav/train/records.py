@@ -1,4 +1,7 @@
-"""Records: the fields of tasks and of other objects as plain values for a file, and known objects made from these."""
+"""Records: the fields of tasks and of other objects as plain values for a file, and known objects made from these.
+
+Spaces of readings have records, too.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
+from gymnasium.spaces import Box, Space
 
 from gym_batchnav.actions.noise import LoCoBotNoise
 from gym_batchnav.geometry import Camera
@@ -20,6 +24,7 @@ from gym_batchnav.noise.timing import SensorTiming
 from gym_batchnav.task.api import Sensor
 from gym_batchnav.task.sensors import GPS, Compass, Heading, PointGoal, StaticPointGoal, WalkScan
 
+MAX_AXES = 3  # of a sensor's reading
 CLASS = "class"  # key of an object's class in its record
 # Classes of which objects are made from records; they are named without their modules.
 _CLASSES: tuple[type[Any], ...] = (
@@ -108,3 +113,30 @@ def is_record(value: object) -> bool:
     if isinstance(value, dict):
         return all(isinstance(name, str) and is_record(one) for name, one in value.items())
     return value is None or isinstance(value, (bool, int, str)) or (isinstance(value, float) and math.isfinite(value))
+
+
+def space_record(space: Space[Any]) -> dict[str, Any]:
+    """Return the record of a space; an empty one for numbers [K], whose size says all, and for what no policy reads."""
+    if not isinstance(space, Box) or not 0 < len(space.shape) <= MAX_AXES:
+        return {}
+    if np.issubdtype(space.dtype, np.integer):
+        return {"shape": list(space.shape), "first": int(space.low.min()), "last": int(space.high.max())}
+    return {"shape": list(space.shape)} if len(space.shape) > 1 else {}
+
+
+def space_of(record: dict[str, Any]) -> Box:
+    """Return the space of a record."""
+    shape = tuple(record["shape"])
+    if "first" not in record:
+        return Box(-np.inf, np.inf, shape)
+    return Box(record["first"], record["last"], shape, np.int64)
+
+
+def is_space(record: object) -> bool:
+    """Return whether a value is the record of a space."""
+    if not isinstance(record, dict) or record.keys() not in ({"shape"}, {"shape", "first", "last"}):
+        return False
+    shape = record["shape"]
+    bounds = [record[name] for name in ("first", "last") if name in record]
+    numbers = isinstance(shape, list) and all(type(one) is int for one in (*shape, *bounds))
+    return numbers and 0 < len(shape) <= MAX_AXES and min(shape) > 0 and bounds == sorted(bounds)

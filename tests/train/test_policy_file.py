@@ -129,6 +129,11 @@ WITH_PICTURE = fields_of(ImageNav())
         {"other_sensors": ["gps"]}, {"other_sensors": {"gps": 3}}, {"other_sensors": {"gps": {"class": "Compass"}}},
         {"other_sensors": {"map_path": {"class": "MapPath", "num_cells": 1}}},
         {"other_sensors": {"camera": {"class": "Camera"}}},
+        {"spaces": []}, {"spaces": {"a": {"shape": [2]}}}, {"spaces": {GOAL: [2]}}, {"spaces": {GOAL: {"shape": 2}}},
+        {"spaces": {GOAL: {"shape": [3]}}}, {"spaces": {GOAL: {"shape": []}}}, {"spaces": {GOAL: {"shape": [-1, -2]}}},
+        {"spaces": {GOAL: {"shape": [1, 1, 1, 2]}}}, {"spaces": {GOAL: {"shape": [2], "first": 1}}},
+        {"spaces": {GOAL: {"shape": [2], "first": 3, "last": 1}}}, {"spaces": {GOAL: {"shape": [2.0]}}},
+        {"spaces": {GOAL: {"shape": [2], "first": 0, "last": 10**30}}},
     ],
 )  # fmt: skip
 def test_descriptions_that_cannot_be_are_damage(described, path):

@@ -18,13 +18,14 @@ from gym_batchnav.evaluation.intervals import bootstrap, estimates  # noqa: E402
 from gym_batchnav.evaluation.tables import episode_table, figures  # noqa: E402
 from gym_batchnav.geometry import Camera  # noqa: E402
 from gym_batchnav.library.library import SceneLibrary  # noqa: E402
-from gym_batchnav.task.api import Measure  # noqa: E402
+from gym_batchnav.task.api import Measure, Sensor  # noqa: E402
 from gym_batchnav.task.explore import Explore  # noqa: E402
-from gym_batchnav.task.imagenav import ImageNav, InstanceImageNav  # noqa: E402
+from gym_batchnav.task.imagenav import ImageGoal, ImageNav, InstanceImageNav  # noqa: E402
 from gym_batchnav.task.multigoal import MultiGoalNav  # noqa: E402
 from gym_batchnav.task.objectnav import ObjectNav  # noqa: E402
 from gym_batchnav.task.pointnav import PointNav  # noqa: E402
-from gym_batchnav.task.sensors import GPS, PreviousAction  # noqa: E402
+from gym_batchnav.task.sensors import GPS, PreviousAction, WalkScan  # noqa: E402
+from gym_batchnav.task.socialnav import SocialNav  # noqa: E402
 from gym_batchnav.train.policy import (  # noqa: E402
     GOAL,
     PREVIOUS_ACTION,
@@ -35,6 +36,7 @@ from gym_batchnav.train.policy import (  # noqa: E402
 from gym_batchnav.train.policy_agent import PolicyAgent  # noqa: E402
 from gym_batchnav.train.policy_file import load_policy, policy_about, save_policy  # noqa: E402
 from gym_batchnav.train.ppo import PPO, PPOConfig  # noqa: E402
+from gym_batchnav.worlds.people import People  # noqa: E402
 
 CAMERA = Camera(16, 16)
 
@@ -262,3 +264,63 @@ def test_policy_files_hold_categories_and_goal_pictures(make, task, tmp_path):
     np.testing.assert_array_equal(
         evaluate(env, PolicyAgent(policy)).path_length, evaluate(env, PolicyAgent(again)).path_length
     )
+
+
+class Traffic(Sensor):
+    """A light that is a category, a grid of distances, a picture and counts."""
+
+    def __init__(self, name, space):
+        self.name, self.space = name, space
+
+    def observe(self, state):
+        rows = [np.random.default_rng(seed).integers(1, 4, self.space.shape) for seed in range(state.num_envs)]
+        return np.stack(rows).astype(self.space.dtype)
+
+
+class Crossing(PointNav):
+    @property
+    def sensors(self):
+        return (
+            *PointNav().sensors,
+            Traffic("light", Box(1, 3, (1,), np.int64)),
+            Traffic("grid", Box(0, 9, (3, 4), np.float32)),
+            Traffic("counts", Box(0, 90, (9,), np.int32)),
+            Traffic(ImageGoal.name, Box(0, 255, (16, 16, 3), np.uint8)),
+        )
+
+
+@pytest.mark.parametrize(
+    ("kind", "keywords"),
+    [
+        ("blind", {"task": SocialNav(), "bodies": (People(4),)}),
+        ("scan", {"task": Crossing(), "sensors": (WalkScan(8),)}),
+        ("small", {"task": Crossing(), "sensors": ("rgb",)}),
+        ("blind", {"task": PointNav(), "sensors": (Traffic("light", Box(-4, 5, (1,), np.int32)),)}),
+    ],
+)
+def test_policies_of_any_task_act_as_before_they_were_saved(kind, keywords, make, tmp_path):
+    env = make(**keywords)
+    env.reset(seed=0)
+    policy = make_policy(kind, env.single_observation_space)
+    torch.nn.init.normal_(policy.actor.weight)
+    save_policy(tmp_path / "a.safetensors", policy, policy_about(env, kind, "cpu", 1, 2))
+    loaded, about = load_policy(tmp_path / "a.safetensors")
+    acted = []
+    for agent in (PolicyAgent(policy), PolicyAgent(loaded, about=about)):
+        observation, _ = env.reset(seed=0)
+        agent.reset(env)
+        actions = []
+        for step in range(6):
+            actions.append(agent.act(env, observation, np.full(env.num_envs, step == 0)))
+            observation = env.step(actions[-1])[0]
+        acted.append(actions)
+    np.testing.assert_array_equal(*acted)
+
+
+def test_sensors_that_no_policy_can_read_do_not_disturb_one_that_does_not_need_them(make, tmp_path):
+    policy = make_policy("blind", make(task=PointNav()).single_observation_space)
+    save_policy(tmp_path / "a.safetensors", policy, policy_about(make(task=PointNav()), "blind", "cpu", 1, 2))
+    loaded, about = load_policy(tmp_path / "a.safetensors")
+    env = make(task=PointNav(), sensors=(Traffic("cube", Box(0, 9, (2, 2, 2, 2))), Traffic("one", Discrete(4))))
+    env.reset(seed=0)
+    PolicyAgent(loaded, about=about).check(env)
