@@ -81,7 +81,7 @@ class PolicyAbout:
         forward_step: Length of MOVE_FORWARD, metres.
         turn_angle_deg: Angle of a turn, degrees.
         max_episode_steps: Number of actions after which an episode is truncated.
-        preset: Name of the training preset.
+        preset: Name of the training preset, which has the held-out scenes.
         frames: Environment steps of the training, summed over environments.
         seed: Seed of the training.
         task_sensors: Sizes of the readings of all other sensors, by name.

@@ -179,7 +179,7 @@ class TrainingRun:
         kind = self.preset.policy
         preset = self.settings.preset
         if self._is_leader:
-            about = policy_about(self._env, kind, preset, self.ppo.frames, self.settings.seed)
+            about = policy_about(self._env, kind, self.settings.evaluated_as, self.ppo.frames, self.settings.seed)
             save_policy(self.out / POLICY, self.ppo.policy, about)
             if find_spec("matplotlib") is not None:
                 title = f"{preset}: {kind}, {counted(self.preset.num_envs, 'agent')}"

@@ -189,6 +189,14 @@ class TestPresets:
         settings = RunSettings(**run_keywords(read_config(FOLDER / f"{name}.toml")))
         assert settings.resolved() == PRESETS[name]
 
+    def test_held_out_scenes_that_no_evaluation_would_use_are_refused(self):
+        with pytest.raises(ValueError, match=r"held_out=\('mine\.glb',\).*gym-batchnav evaluate --scenes"):
+            RunSettings(changes={"held_out": ["mine.glb"]})
+        assert RunSettings(changes={"held_out": list(PRESETS["cpu"].held_out)}).evaluated_as == "cpu"
+        assert RunSettings("gpu").evaluated_as == "gpu"
+        paper = RunSettings(**run_keywords(read_config(FOLDER / "paper-depth.toml")))
+        assert (paper.preset, paper.evaluated_as) == ("cpu", "paper-depth")
+
     def test_threads_of_a_preset_can_be_none(self):
         settings = RunSettings(**run_keywords({"threads": "none"}))
         assert settings.resolved().threads is None and PRESETS["cpu"].threads == 2
