@@ -87,10 +87,9 @@ class RunSettings:
         if kind in SENSORS_WITHOUT_IMAGES:
             chosen = preset.sensors if "sensors" in self.changes else SENSORS_WITHOUT_IMAGES[kind]
             changes["sensors"] = _without_images(chosen)
-        learning: dict[str, Any] = {
-            "total_frames": self.frames or preset.ppo.total_frames,
-            "num_minibatches": min(preset.ppo.num_minibatches, self.num_envs or preset.num_envs),
-        }
+        learning: dict[str, Any] = {"total_frames": self.frames or preset.ppo.total_frames}
+        if "ppo.num_minibatches" not in self.changes:
+            learning["num_minibatches"] = min(preset.ppo.num_minibatches, self.num_envs or preset.num_envs)
         if "ppo.teacher" not in self.changes and MapPath.name not in changes.get("sensors", preset.sensors):
             learning["teacher"] = TEACHERS[0]  # the mapper of a preset reads this sensor
         changes["ppo"] = replace(preset.ppo, **learning)

@@ -265,6 +265,11 @@ class TestSettings:
         changes = {} if asked is None else {"sensors": asked}
         assert RunSettings(preset, policy=policy, changes=changes).resolved().sensors == sensors
 
+    def test_mini_batches_that_are_asked_for_are_not_lowered(self, start):
+        assert RunSettings(num_envs=2).resolved().ppo.num_minibatches == 2
+        with pytest.raises(ValueError, match="num_minibatches=8 of 4 environments: pass at most as many"):
+            start(changes={"ppo.num_minibatches": 8})
+
     def test_the_mapper_of_a_preset_gives_way_to_the_follower_where_there_is_no_map(self):
         def teacher(changes=None, **given):
             return RunSettings("cpu-long", changes=changes or {}, **given).resolved().ppo.teacher
