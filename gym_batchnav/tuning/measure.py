@@ -156,19 +156,20 @@ def training_run(run: TrainingRun, fps: float) -> Run:
     """Return the run of a training."""
     env = run.ppo.collector.envs[0]
     preset = run.preset
+    images = env.cameras.sensors  # without any, asking for the renderer would make one
     settings = SpeedSettings(
         preset.num_envs,
         len(env.library.active),
         preset.threads or num_processors(),
-        env.renderer.name if preset.sensors else "none",
+        env.renderer.name if images else "none",
         preset.camera.width,
         preset.camera.height,
         len(run.ppo.collector.envs),
         preset.ppo.num_minibatches,
     )
-    machine = this_machine(bool(preset.sensors) and draws_on_gpu(env))
+    machine = this_machine(bool(images) and draws_on_gpu(env))
     num_parameters = sum(one.numel() for one in run.ppo.policy.parameters())
-    situation = Situation(TRAIN, preset.sensors, scene_features(env.library), machine, num_parameters)
+    situation = Situation(TRAIN, images, scene_features(env.library), machine, num_parameters)
     return Run(situation, settings, fps, run.seconds)
 
 

@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from gym_batchnav.library.sources import SceneSource
 from gym_batchnav.system.runs import read_runs
 from gym_batchnav.tuning import tune
 from gym_batchnav.tuning.features import Machine, Run, Situation, SpeedSettings
-from gym_batchnav.tuning.measure import Workload, bench_run
+from gym_batchnav.tuning.measure import Workload, bench_run, training_run
 from gym_batchnav.tuning.model import SpeedModel
 from gym_batchnav.tuning.tune import Limits, candidates, choose, needed_bytes
 
@@ -185,6 +186,21 @@ def test_few_of_many_scenes_are_measured_although_no_other_is_loaded_yet():
     run = bench_run(figures)
     assert run.settings == SpeedSettings(4, 1, figures["threads"], "embree", 32, 16)
     assert run.situation.scenes.num_scenes == 3
+
+
+def test_a_training_without_images_has_no_renderer(monkeypatch):
+    pytest.importorskip("torch", reason="torch is not installed")
+    from gym_batchnav.train.policy import make_policy
+    from gym_batchnav.train.run.presets import PRESETS
+
+    preset = replace(PRESETS["cpu"], policy="scan", sensors=("walk_scan",), num_envs=2)
+    env = preset.make_env(scenes="apartment_4")
+    monkeypatch.setattr("gym_batchnav.env.cameras.make_renderer", lambda *given: pytest.fail("makes a renderer"))
+    policy = make_policy("scan", env.single_observation_space)
+    ppo = SimpleNamespace(collector=SimpleNamespace(envs=[env]), policy=policy)
+    run = training_run(SimpleNamespace(ppo=ppo, preset=preset, seconds=9.0), 100.0)
+    env.close()
+    assert (run.settings.renderer, run.situation.sensors, run.situation.machine.has_gpu) == ("none", (), False)
 
 
 @pytest.mark.slow
