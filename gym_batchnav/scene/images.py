@@ -122,9 +122,15 @@ def _decode(image: Image.Image, largest: int, filtered: bool) -> np.ndarray:
             image = image.resize(size, method)
     if image.mode != "RGBA":
         image = image.convert("RGBA")
-    if max(image.size) > largest:
-        image = image.resize(size, method)
-    return np.array(image)
+    return np.array(_resized(image, size, method) if max(image.size) > largest else image)
+
+
+def _resized(image: Image.Image, size: tuple[int, int], method: Image.Resampling) -> Image.Image:
+    """Resize an RGBA image by channel: Pillow would weight colours by alpha, which has no meaning in opaque materials.
+
+    ``build_texture_pool`` does not weight them either.
+    """
+    return Image.merge("RGBA", [image.getchannel(name).resize(size, method) for name in "RGBA"])
 
 
 def _resampling(filtered: bool) -> Image.Resampling:
@@ -142,7 +148,7 @@ def shrunk(pixels: np.ndarray, largest: int, filtered: bool = True) -> np.ndarra
     height, width = pixels.shape[:2]
     if max(height, width) <= largest:
         return pixels
-    return np.array(Image.fromarray(pixels).resize(size_within((width, height), largest), _resampling(filtered)))
+    return np.array(_resized(Image.fromarray(pixels), size_within((width, height), largest), _resampling(filtered)))
 
 
 def mask_of(pixels: np.ndarray, height: int, width: int) -> np.ndarray:

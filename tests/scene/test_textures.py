@@ -53,6 +53,22 @@ def test_textures_are_averages_of_their_pixels(tmp_path, monkeypatch):
     assert np.abs(stepwise.textures[0].astype(int) - half).max() <= 1
 
 
+@pytest.mark.parametrize("alpha", [0, 100])
+def test_alpha_has_no_effect_on_the_averages_of_colours(tmp_path, monkeypatch, alpha):
+    picture = np.full((64, 64, 4), (200, 100, 50, alpha), np.uint8)
+    picture[::2] = (100, 200, 150, 255)
+    glb = Glb()
+    mean = (150, 150, 100, (255 + alpha) / 2)
+    glb.mesh(glb.primitive(uvs=SQUARE_UVS, material=glb.picture(picture)))
+    (small,) = glb.load(tmp_path, texture_size=16).textures
+    assert np.abs(small - mean).max() <= 1
+    monkeypatch.setattr(textures, "AUTO_BYTES", 1)
+    monkeypatch.setattr(textures, "SMALLEST_SIDE", 16)
+    (halved,) = glb.load(tmp_path).textures
+    assert halved.shape == (16, 16, 4)
+    assert np.abs(halved - mean).max() <= 1
+
+
 def test_a_scene_without_textures_has_no_size_of_them(tmp_path):
     glb = Glb()
     assert "texture_size" not in glb.mesh(glb.primitive()).load(tmp_path).metadata
