@@ -204,6 +204,9 @@ def test_a_compiler_that_dies_or_hangs_is_an_error_of_the_scene(tmp_path, monkey
     monkeypatch.setattr(mjcf_compile, "_FREE_SECONDS", 0.5)
     with pytest.raises(SceneError, match=r"more than [01] s to compile"):
         load_scene(path)
+    monkeypatch.setattr(mjcf_compile, "_SECONDS_PER_BYTE", 0.001)  # larger models get more time
+    with pytest.raises(ValueError, match="more than 2 s to compile"):
+        mjcf_compile.compile_mjcf(mjcf_document.Document(b"", {"m.obj": bytes(1500)}))
 
 
 def test_without_mujoco_the_error_names_the_extra(tmp_path, monkeypatch):

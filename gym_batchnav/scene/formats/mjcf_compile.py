@@ -55,7 +55,7 @@ def compile_mjcf(document: Document) -> dict[str, np.ndarray]:
     header = {"sizes": {name: len(data) for name, data in document.assets.items()}, "xml": len(document.xml)}
     text = json.dumps(header).encode()
     message = [len(text).to_bytes(8, "little"), text, document.xml, *document.assets.values()]
-    seconds = _FREE_SECONDS + _SECONDS_PER_BYTE * len(message)
+    seconds = _FREE_SECONDS + _SECONDS_PER_BYTE * sum(map(len, message))
     with tempfile.TemporaryDirectory(prefix="gym_batchnav") as empty:  # MuJoCo writes its log into the current folder
         process = subprocess.Popen(
             [sys.executable, "-c", f"from {__name__} import main; main()"],
