@@ -76,6 +76,16 @@ def test_only_the_materials_in_use_are_read(tmp_path):
     assert scene.materials.base_color.tolist() == [[0, 1, 0, 1]] and not any("gone" in one for one in scene.warnings)
 
 
+def test_every_material_file_is_read(tmp_path):
+    names = [f"m{k}" for k in range(5)]
+    text = "v 0 0 0\nv 1 0 0\nv 0 1 0\n"
+    for name in names:
+        (tmp_path / f"{name}.mtl").write_text("#" * 2**20 + f"\nnewmtl {name}\nKd 0 1 0\n")
+        text += f"mtllib {name}.mtl\nusemtl {name}\nf 1 2 3\n"
+    (tmp_path / "s.obj").write_text(text)
+    assert load_scene(tmp_path / "s.obj").materials.base_color.tolist() == [[0, 1, 0, 1]]
+
+
 def test_errors_count_the_lines_of_the_file_as_written(tmp_path):
     (tmp_path / "s.obj").write_bytes(b"v 0 0 0\nv 1 \\\n0 0\r\nv 0 \\\r\n1 \\\n 0\nf 1 2 3\nv 1 2 zero\n")
     with pytest.raises(SceneError, match="line 8 is 'v 1 2 zero'"):

@@ -211,7 +211,6 @@ def _materials(
 ) -> dict[bytes, Material]:
     """Return the used materials of the libraries of an OBJ file, by name."""
     statements: dict[bytes, dict[bytes, list[bytes]]] = {}
-    seen: set[int] = set()
     num_bytes = 0
     for library in dict.fromkeys(libraries):
         try:
@@ -220,9 +219,6 @@ def _materials(
             missing = library.decode(errors="replace")
             files.warnings.append(f"The material file {missing!r} is missing: its materials become white")
             continue
-        if id(text) in seen:  # files are cached, so the same file under another name is the same object
-            continue
-        seen.add(id(text))
         num_bytes += len(text)
         if num_bytes > MAX_LIBRARY_BYTES:
             raise ValueError(f"its materials take more than {MAX_LIBRARY_BYTES:,} bytes: remove the unused ones")
