@@ -160,8 +160,7 @@ class SceneBuilder:
             uvs = None if uvs is None else uvs[used]
             colors = None if colors is None else colors[used]
         if uvs is not None:
-            with np.errstate(over="ignore"):
-                uvs = np.nan_to_num(uvs.astype(np.float32), nan=0.0, posinf=0.0, neginf=0.0)
+            uvs = finite_uvs(uvs)
         return Part(vertices, triangles.astype(np.int32), material, uvs, colors)
 
     def add_object(self, name: str, parts: list[Part], matrix: np.ndarray, category: str = "") -> None:
@@ -369,6 +368,12 @@ def _joined_materials(parts: Sequence[Scene]) -> tuple[Materials, dict[int, int]
         num_materials += len(part.materials)
         num_textures += len(part.textures)
     return Materials(**{name: np.concatenate(column) for name, column in columns.items()}), first
+
+
+def finite_uvs(uvs: np.ndarray) -> np.ndarray:
+    """Return texture coordinates as float32 of the same shape, with 0 for those that are not finite."""
+    with np.errstate(over="ignore"):
+        return np.nan_to_num(uvs.astype(np.float32), nan=0.0, posinf=0.0, neginf=0.0)
 
 
 def _joined(values: Sequence[np.ndarray | None], counts: Sequence[int], missing: np.ndarray) -> np.ndarray | None:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from gym_batchnav.scene.load import SceneError, load_scene
 
@@ -84,6 +85,43 @@ def test_every_material_file_is_read(tmp_path):
         text += f"mtllib {name}.mtl\nusemtl {name}\nf 1 2 3\n"
     (tmp_path / "s.obj").write_text(text)
     assert load_scene(tmp_path / "s.obj").materials.base_color.tolist() == [[0, 1, 0, 1]]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ("", [[0, 1], [1, 1], [0, 0]]),
+        ("-s 4 2 1", [[0, 1], [4, 1], [0, -1]]),
+        ("-o 0.25 0.5 0", [[0.25, 0.5], [1.25, 0.5], [0.25, -0.5]]),
+        ("-o 0.25 0.5 -clamp off -s 4 2", [[0.25, 0.5], [4.25, 0.5], [0.25, -1.5]]),
+        ("-s 3", [[0, 1], [3, 1], [0, 0]]),
+        ("-s 1e300 -1e300", [[0, 0], [0, 0], [0, 0]]),
+    ],
+)
+def test_textures_are_tiled_and_moved(tmp_path, options, expected):
+    Image.new("RGB", (4, 4)).save(tmp_path / "p.png")
+    (tmp_path / "s.mtl").write_text(f"newmtl a\nmap_Kd {options} p.png\nnewmtl b\nmap_Kd p.png\n")
+    corners = "v 0 0 0\nv 1 0 0\nv 0 1 0\nvt 0 0\nvt 1 0\nvt 0 1\n"
+    faces = "usemtl a\nf 1/1 2/2 3/3\nusemtl b\nf 1/1 2/2 3/3\n"
+    (tmp_path / "s.obj").write_text(f"mtllib s.mtl\n{corners}{faces}")
+    scene = load_scene(tmp_path / "s.obj")
+    np.testing.assert_allclose(scene.uvs[scene.triangles], [expected, [[0, 1], [1, 1], [0, 0]]])
+
+
+def test_a_line_may_name_several_material_files(tmp_path):
+    for name, file, color in (("a", "a", "1 0 0"), ("b", "my b", "0 1 0"), ("c", "c.mtl d", "0 0 1")):
+        (tmp_path / f"{file}.mtl").write_text(f"newmtl {name}\nKd {color}\n")
+    faces = "".join(f"usemtl {name}\nf 1 2 3\n" for name in "abc")
+    corners = "v 0 0 0\nv 1 0 0\nv 0 1 0\n"
+    (tmp_path / "s.obj").write_text(f"mtllib a.mtl my b.MTL gone.mtl\nmtllib c.mtl d.mtl\n{corners}{faces}")
+    scene = load_scene(tmp_path / "s.obj")
+    assert scene.materials.base_color[:, :3].tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
+    assert [one for one in scene.warnings if "missing" in one] == [
+        "The material file 'gone.mtl' is missing: its materials become white"
+    ]
+    (tmp_path / "s.obj").write_text("mtllib " + " ".join(f"{k}.mtl" for k in range(1001)) + f"\n{corners}f 1 2 3\n")
+    with pytest.raises(SceneError, match="more than 1,000 material files"):
+        load_scene(tmp_path / "s.obj")
 
 
 def test_errors_count_the_lines_of_the_file_as_written(tmp_path):

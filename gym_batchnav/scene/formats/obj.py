@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from array import array
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
-from gym_batchnav.scene.builder import MAX_PARTS, TOO_MANY_PARTS, Material, Part, SceneBuilder
+from gym_batchnav.scene.builder import MAX_PARTS, TOO_MANY_PARTS, Material, Part, SceneBuilder, finite_uvs
 from gym_batchnav.scene.color import linear_colors
 from gym_batchnav.scene.files import SceneFiles
 from gym_batchnav.scene.formats import obj_text
@@ -35,6 +36,7 @@ _REASONS = {
 # Options of a texture statement with the number of values after each (at most three for -o, -s and -t).
 _MAP_OPTIONS = {b"-blendu": 1, b"-blendv": 1, b"-bm": 1, b"-boost": 1, b"-cc": 1, b"-clamp": 1, b"-imfchan": 1}
 _MAP_OPTIONS |= {b"-mm": 2, b"-o": 3, b"-s": 3, b"-t": 3, b"-texres": 1, b"-type": 1}
+_NEXT_LIBRARY = re.compile(rb"(?<=\.mtl)\s+(?=\S)", re.IGNORECASE)  # names may contain spaces
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,6 +63,22 @@ class _FaceCorners:
     uvs: np.ndarray | None  # [P, 2] float32, v = 0 at the top
 
 
+class _Map(NamedTuple):
+    """A texture statement; texture coordinates with v = 0 at the bottom are scaled, then moved."""
+
+    file: bytes = b""  # empty for none
+    clamps: bool = False
+    scale: tuple[float, float] = (1.0, 1.0)
+    offset: tuple[float, float] = (0.0, 0.0)
+
+
+class _Look(NamedTuple):
+    """A material and the statement of its texture."""
+
+    material: Material = Material(double_sided=True)
+    map: _Map = _Map()
+
+
 def read_obj(files: SceneFiles, builder: SceneBuilder) -> None:
     """Add an OBJ file to a builder: one object per ``o``, or per ``g`` if there is at most one ``o``.
 
@@ -76,15 +94,15 @@ def read_obj(files: SceneFiles, builder: SceneBuilder) -> None:
     """
     text = _read(files.main())
     groups, libraries, num_curves = _groups(text)
-    materials = _materials(files, builder, libraries, {name for _, name in groups})
+    looks = _looks(files, builder, libraries, {name for _, name in groups})
     plain = _FaceCorners(
         text.corner_vertex, text.vertices, None if text.colors is None else linear_colors(text.colors), None
     )
-    textured = _pairs(text, plain) if any(material.image >= 0 for material in materials.values()) else plain
+    textured = _pairs(text, plain) if any(look.material.image >= 0 for look in looks.values()) else plain
     objects: dict[bytes, list[Part]] = {}
     for (name, material_name), ends in groups.items():
-        material = materials.get(material_name, Material(double_sided=True))
-        part = _part(builder, text, ends, material, textured if material.image >= 0 else plain)
+        look = looks.get(material_name, _Look())
+        part = _part(builder, text, ends, look, textured if look.material.image >= 0 else plain)
         objects.setdefault(name, []).extend([part] if part is not None else [])
     for name, parts in objects.items():
         builder.add_object(name.decode(errors="replace") or files.path.stem, parts, np.eye(4))
@@ -172,8 +190,6 @@ def _groups(text: _Text) -> tuple[dict[tuple[bytes, bytes], array[int]], list[by
             material = b" ".join(values)
         elif word == b"mtllib":
             libraries.append(line.split(None, 1)[-1].strip())
-            if len(libraries) > MAX_LIBRARIES:
-                raise ValueError(f"it names more than {MAX_LIBRARIES:,} material files: join them")
         elif word in (b"curv", b"surf"):
             num_curves += 1
     return groups, libraries, num_curves
@@ -195,29 +211,37 @@ def _pairs(text: _Text, plain: _FaceCorners) -> _FaceCorners:
     )
 
 
-def _part(
-    builder: SceneBuilder, text: _Text, ends: array[int], material: Material, corners: _FaceCorners
-) -> Part | None:
+def _part(builder: SceneBuilder, text: _Text, ends: array[int], look: _Look, corners: _FaceCorners) -> Part | None:
     """Return the part of runs of faces; ``ends`` holds the first face of each run and the face after its last."""
     spans = np.array(ends, np.int64).reshape(-1, 2)
     num_corners = (text.first_corner[spans[:, 1]] - text.first_corner[spans[:, 0]]).sum()
     triangles = np.empty((num_corners - 2 * (spans[:, 1] - spans[:, 0]).sum(), 3), np.int32)
     obj_text.cut_fans(text.first_corner, spans, corners.rows, triangles)
-    return builder.part(corners.vertices, triangles, material, corners.uvs, corners.colors)
+    part = builder.part(corners.vertices, triangles, look.material, corners.uvs, corners.colors)
+    if part is None or part.uvs is None or look.map[2:] == _Map()[2:]:
+        return part
+    (_, scale), (right, up) = look.map.scale, look.map.offset
+    with np.errstate(over="ignore", invalid="ignore"):
+        uvs = part.uvs * np.array(look.map.scale) + (right, 1 - scale - up)  # v = 0 is at the top here
+    return replace(part, uvs=finite_uvs(uvs))
 
 
-def _materials(
-    files: SceneFiles, builder: SceneBuilder, libraries: list[bytes], used: set[bytes]
-) -> dict[bytes, Material]:
+def _looks(files: SceneFiles, builder: SceneBuilder, libraries: list[bytes], used: set[bytes]) -> dict[bytes, _Look]:
     """Return the used materials of the libraries of an OBJ file, by name."""
     statements: dict[bytes, dict[bytes, list[bytes]]] = {}
     num_bytes = 0
-    for library in dict.fromkeys(libraries):
+    waiting = list(dict.fromkeys(libraries))
+    for library in waiting:
+        if len(waiting) > MAX_LIBRARIES:
+            raise ValueError(f"it names more than {MAX_LIBRARIES:,} material files: join them")
         try:
             text = files.beside(library.decode(errors="replace"), any_case=True, max_bytes=MAX_LIBRARY_BYTES)
         except OSError:
-            missing = library.decode(errors="replace")
-            files.warnings.append(f"The material file {missing!r} is missing: its materials become white")
+            several = dict.fromkeys(_NEXT_LIBRARY.split(library))  # of one line
+            waiting += [name for name in several if name not in waiting]
+            if len(several) == 1:
+                missing = library.decode(errors="replace")
+                files.warnings.append(f"The material file {missing!r} is missing: its materials become white")
             continue
         num_bytes += len(text)
         if num_bytes > MAX_LIBRARY_BYTES:
@@ -231,21 +255,22 @@ def _materials(
             else:
                 current[word.lower()] = values
     images: dict[tuple[bytes, bytes], int] = {}
-    return {name: _material(files, builder, found, images) for name, found in statements.items()}
+    return {name: _look(files, builder, found, images) for name, found in statements.items()}
 
 
-def _material(
+def _look(
     files: SceneFiles,
     builder: SceneBuilder,
     statements: dict[bytes, list[bytes]],
     images: dict[tuple[bytes, bytes], int],
-) -> Material:
+) -> _Look:
     """Make a material from its statements in an MTL file, by word; ``images`` caches the textures that were read."""
     red, green, blue = _floats(statements.get(b"kd", []), (1.0, 1.0, 1.0))
     (transparency,) = _floats(statements.get(b"tr", []), (0.0,))
     (alpha,) = _floats(statements.get(b"d", []), (1.0 - transparency,))
-    picture, clamped = _map_file(statements.get(b"map_kd", []))
-    mask, _ = _map_file(statements.get(b"map_d", []))
+    texture = _map(statements.get(b"map_kd", []))
+    picture = texture.file
+    mask = _map(statements.get(b"map_d", [])).file
     if picture and (picture, mask) not in images:
         data = _read_beside(files, picture)
         label = picture.decode(errors="replace")
@@ -253,26 +278,32 @@ def _material(
     image = images[picture, mask] if picture else -1
     if image >= 0:
         red = green = blue = 1.0
-    return Material(
+    material = Material(
         base_color=(red, green, blue, alpha),
         image=image,
         alpha_mode=MASK if alpha < 1 or (mask and image >= 0) else OPAQUE,
         double_sided=True,
-        wrap=(CLAMP, CLAMP) if clamped and image >= 0 else (REPEAT, REPEAT),
+        wrap=(CLAMP, CLAMP) if texture.clamps and image >= 0 else (REPEAT, REPEAT),
     )
+    return _Look(material, texture)
 
 
-def _map_file(values: list[bytes]) -> tuple[bytes, bool]:
-    """Return the file that a texture statement names, empty for none, and whether it clamps."""
-    clamped = False
+def _map(values: list[bytes]) -> _Map:
+    """Parse the words of a texture statement after its name."""
+    clamps = False
+    placed = {b"-s": (1.0, 1.0), b"-o": (0.0, 0.0)}
     while values and values[0] in _MAP_OPTIONS:
         option = values[0]
         count = 1
         while count <= _MAP_OPTIONS[option] and count < len(values) - 1 and (count == 1 or _is_number(values[count])):
             count += 1
-        clamped |= option == b"-clamp" and values[1:2] == [b"on"]
+        clamps |= option == b"-clamp" and values[1:2] == [b"on"]
+        if option in placed:
+            found = [float(value) for value in values[1:count] if _is_number(value)][:2]
+            u, v = (*found, *placed[option][len(found) :])
+            placed[option] = (u, v)
         values = values[count:]
-    return b" ".join(values), clamped
+    return _Map(b" ".join(values), clamps, placed[b"-s"], placed[b"-o"])
 
 
 def _read_beside(files: SceneFiles, name: bytes) -> bytes | None:
