@@ -327,6 +327,16 @@ def test_a_scene_of_a_dataset_is_kept_until_one_of_its_files_changes(folder, mon
     assert len(made) == 3
 
 
+def test_a_configuration_that_is_added_beside_an_asset_is_noticed(folder):
+    (folder / "configs/objects/crate.object_config.json").unlink()
+    objects = {"paths": {".glb": ["assets/*"]}}
+    write(folder / "home.scene_dataset_config.json", {**DATASET, "objects": objects})
+    (source,) = scene_sources(folder, DiskCache(folder.parent / "cache"))
+    assert np.ptp(crates_of(source.load())[0][:, 0]) == pytest.approx(0.4)
+    write(folder / "assets/crate.object_config.json", {"units_to_meters": 2})
+    assert np.ptp(crates_of(source.load())[0][:, 0]) == pytest.approx(0.8)
+
+
 def test_joined_scenes_keep_their_looks():
     rng = np.random.default_rng(1)
     plain = scene_of("plain", box((0, 0, 0), (1, 1, 1)))

@@ -301,6 +301,7 @@ class _Dataset:
         if not handle.endswith(_ENDINGS[kind]):
             path = str(PurePosixPath(handle).with_name(scene_name(handle) + _ENDINGS[kind]))
             if not (self._folder / path).is_file():
+                self.digests[path] = ""
                 return self._defaults(kind)
         return {**self._defaults(kind), **self._json(path)}
 
