@@ -25,6 +25,8 @@ FREE_ELEMENTS = 6_000_000  # vertices and triangles
 ELEMENTS_PER_BYTE = 1.0
 FREE_PIXELS = 2**29
 PIXELS_PER_BYTE = 8
+FREE_IMAGE_BYTES = 2**31  # of image files, of which several may be the same
+IMAGE_BYTES_PER_BYTE = 8
 _NO_UV = np.zeros(2, np.float32)  # for vertices of parts that have none
 _WHITE = np.full(4, 255, np.uint8)
 
@@ -68,6 +70,7 @@ class SceneBuilder:
         self._objects: list[SceneObject] = []
         self._placed: list[tuple[Part, np.ndarray, int]] = []
         self._textures = Textures(texture_size, filtered)
+        self._images = ImageBudget(files)
         self._num_pixels = 0
         self._read = _Budget(files)
         self._placing = _Budget(files)
@@ -83,8 +86,10 @@ class SceneBuilder:
             alpha: The bytes of another image file, whose alpha (or brightness if it is opaque) becomes the alpha.
 
         Raises:
-            ValueError: If it is KTX2 or too large, or all textures have more pixels than the files' sizes justify.
+            ValueError: If it is KTX2 or too large, or all textures, damaged ones included, are too many or have more
+                bytes or pixels than the files' sizes justify.
         """
+        self._images.add(*(len(file) for file in (data, alpha) if file is not None))
         if data is None:
             self._files.missing.append(label)
             return -1
@@ -96,8 +101,6 @@ class SceneBuilder:
         except DamagedImageError:
             self._files.missing.append(label)
             return -1
-        if len(self._textures) == MAX_TEXTURES:
-            raise ValueError(f"it has more than {MAX_TEXTURES:,} textures: combine some into an atlas")
         self._textures.add(pixels)
         return len(self._textures) - 1
 
@@ -257,6 +260,33 @@ class SceneBuilder:
             wrap=np.array([material.wrap for material in materials], np.uint8),
             filter=np.array([material.filter for material in materials], np.uint8),
         )
+
+
+class ImageBudget:
+    """A counter of a scene's images, damaged ones included, since trying to decode them takes time.
+
+    Args:
+        files: The scene's files.
+    """
+
+    def __init__(self, files: SceneFiles) -> None:
+        self._files = files
+        self._num_images = 0
+        self._num_bytes = 0
+
+    def add(self, *sizes: int) -> None:
+        """Count the image of a texture, which is made of files with these sizes in bytes.
+
+        Raises:
+            ValueError: If there are too many, or they have more bytes than the scene's files justify.
+        """
+        self._num_images += 1
+        self._num_bytes += sum(sizes)
+        if self._num_images > MAX_TEXTURES:
+            raise ValueError(f"it has more than {MAX_TEXTURES:,} textures: combine some into an atlas")
+        most = FREE_IMAGE_BYTES + IMAGE_BYTES_PER_BYTE * self._files.num_bytes
+        if self._num_bytes > most:
+            raise ValueError(f"its textures have more than {most:,} bytes in total: store each image once")
 
 
 class _Budget:

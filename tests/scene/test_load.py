@@ -22,7 +22,9 @@ from gym_batchnav.scene import builder as assemble
 from gym_batchnav.scene import images, json_values
 from gym_batchnav.scene.formats import draco as read_draco
 from gym_batchnav.scene.formats import gltf as read_gltf
+from gym_batchnav.scene.formats import gltf_counts
 from gym_batchnav.scene.formats import gltf_document as gltf
+from gym_batchnav.scene.formats.gltf_counts import count_gltf
 from gym_batchnav.scene.load import SceneError, SceneNotFoundError, load_scene
 from gym_batchnav.scene.scene import CLAMP, LINEAR, MASK, MIRROR, NEAREST, OPAQUE, REPEAT
 
@@ -612,6 +614,8 @@ def test_limits_hold_for_the_whole_file(tmp_path, monkeypatch):
     for module, name, limit, reason in (
         (assemble, "MAX_SCENE_PIXELS", 3000, "more than 3,000 pixels in total"),
         (assemble, "FREE_PIXELS", -(10**6), "pixels in total"),
+        (assemble, "FREE_IMAGE_BYTES", -(10**6), "textures have more than .* bytes in total: store each image once"),
+        (assemble, "MAX_TEXTURES", 1, "more than 1 textures: combine some into an atlas"),
         (assemble, "MAX_TRIANGLES", 3, "more than 3 triangles"),
         (assemble, "MAX_PARTS", 1, "parts: join some of its meshes"),
         (assemble, "FREE_ELEMENTS", -(10**6), "vertices and triangles from"),
@@ -627,6 +631,43 @@ def test_limits_hold_for_the_whole_file(tmp_path, monkeypatch):
     glb.json["accessors"][0]["count"] = 10**7
     with pytest.raises(SceneError, match="accessor 0 has 10,000,000 elements and no data"):
         glb.load(tmp_path)
+
+
+@pytest.mark.parametrize(("name", "limit"), [("MAX_TEXTURES", 3), ("FREE_IMAGE_BYTES", 350_000)])
+def test_images_that_cannot_be_decoded_count_too(tmp_path, monkeypatch, name, limit):
+    """Many of them may be views of the same bytes, so a small file could keep the loader busy for days."""
+    monkeypatch.setattr(assemble, "IMAGE_BYTES_PER_BYTE", 0)
+    glb = Glb()
+    materials = [glb.picture(np.zeros((4, 4, 3), np.uint8)) for _ in range(4)]
+    garbage = glb.view(bytes(100_000))
+    for image in glb.json["images"]:
+        image["bufferView"] = garbage
+    glb.mesh(*(glb.primitive(uvs=SQUARE_UVS, material=material) for material in materials))
+    with pytest.warns(UserWarning, match="4 textures are missing or damaged"):
+        assert not glb.load(tmp_path).textures
+    (path,) = tmp_path.glob("*.glb")
+    assert count_gltf(path).num_textures == 0
+    monkeypatch.setattr(assemble, name, limit)
+    for load in (load_scene, count_gltf):
+        with pytest.raises(ValueError, match=r"its textures have more than|more than 3 textures"):
+            load(path)
+
+
+def test_a_mesh_is_counted_once_however_many_nodes_place_it(tmp_path, monkeypatch):
+    glb = Glb()
+    glb.mesh(*(glb.primitive() for _ in range(3)))
+    glb.json["nodes"], glb.json["scenes"] = [{"mesh": 0}] * 500, [{"nodes": list(range(500))}]
+    glb.load(tmp_path)
+    (path,) = tmp_path.glob("*.glb")
+    looked_up = []
+    original = gltf.GltfDocument.item
+    monkeypatch.setattr(gltf.GltfDocument, "item", lambda *rest: looked_up.append(rest[1]) or original(*rest))
+    counts = count_gltf(path)
+    assert (counts.num_triangles, counts.num_vertices) == (3000, 6000)
+    assert looked_up.count("accessors") == 6
+    monkeypatch.setattr(gltf_counts, "MAX_PARTS", 2)
+    with pytest.raises(ValueError, match="parts: join some of its meshes"):
+        count_gltf(path)
 
 
 def test_large_files_may_hold_more_than_small_ones(tmp_path, monkeypatch):
