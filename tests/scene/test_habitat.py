@@ -87,7 +87,11 @@ def test_up_and_scale_of_any_kind_are_composed():
     rotation, factors = asset_frame({"up": [1, 0, 0], "front": [0, 0, 1], "scale": [2, 3, 4], "units_to_meters": 0.1})
     assert np.allclose(rotation @ [1, 0, 0], [0, 1, 0]) and np.allclose(rotation @ [0, 0, 1], [0, 0, -1])
     assert np.linalg.det(rotation) == pytest.approx(1)
-    assert np.allclose(factors, [0.3, 0.2, 0.4])  # the asset's x is up, its y lies along x
+    assert np.allclose(factors, [0.2, 0.3, 0.4])  # along the axes after the rotation, as in habitat-sim
+    turned, factors = asset_frame({"up": [0, 0.6, 0.8], "front": [0, 0.8, -0.6], "scale": [2, 3, 4]})
+    assert np.allclose(turned @ [0, 0.6, 0.8], [0, 1, 0]) and np.allclose(factors, [2, 3, 4])
+    with pytest.raises(ValueError, match="its scale is not positive"):
+        asset_frame({"scale": [-1, 1, 1]})
 
 
 def test_a_stage_of_any_frame_is_loaded(folder):
@@ -95,7 +99,7 @@ def test_a_stage_of_any_frame_is_loaded(folder):
     x, y, z = room.vertices.T
     # x up and z to the front, and twice as long along y: none of what load_scene does by itself
     save_glb(dataclasses.replace(room, vertices=np.stack([y, x / 2, -z], axis=1)), folder / "assets/odd.glb")
-    attributes = {"render_asset": "../../assets/odd.glb", "up": [1, 0, 0], "front": [0, 0, 1], "scale": [1, 2, 1]}
+    attributes = {"render_asset": "../../assets/odd.glb", "up": [1, 0, 0], "front": [0, 0, 1], "scale": [2, 1, 1]}
     write(folder / "configs/stages/odd.stage_config.json", attributes)
     odd = load(folder, "configs/stages/odd.stage_config.json")
     corners = [np.unique(scene.vertices.round(4), axis=0) for scene in (odd, room)]

@@ -117,13 +117,9 @@ def frame_attributes(rotation: np.ndarray, factors: np.ndarray) -> dict[str, Any
     Returns:
         All four attributes of a frame, so that they fully replace those of an older configuration.
     """
-    scale = rotation.T @ factors
-    unit = 1.0
-    if np.isclose(np.abs(rotation).max(axis=1), 1).all():  # axes are only permuted, so signs do not matter
-        scale = np.abs(scale)
-        if (factors == factors[0]).all():
-            scale = np.ones(3)
-            unit = float(factors[0])
+    uniform = bool((factors == factors[0]).all())
+    scale = [1.0] * 3 if uniform else factors.tolist()
+    unit = float(factors[0]) if uniform else 1.0
     up = (rotation[1] + 0.0).tolist()  # adding 0.0 turns -0.0 into 0.0
     front = (-rotation[2] + 0.0).tolist()
-    return {"up": up, "front": front, "scale": (scale + 0.0).tolist(), "units_to_meters": unit}
+    return {"up": up, "front": front, "scale": scale, "units_to_meters": unit}

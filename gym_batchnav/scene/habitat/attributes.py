@@ -34,10 +34,10 @@ def asset_frame(attributes: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     up = up / lengths[0]
     front = front / lengths[1]
     rotation = np.stack([np.cross(front, up), up, -front]) + 0.0  # adding 0.0 turns -0.0 into 0.0
-    factors = np.abs(rotation @ numbers(attributes, "scale", (1.0, 1.0, 1.0), LARGEST))
-    factors *= numbers(attributes, "units_to_meters", (1.0,), LARGEST)
+    factors = numbers(attributes, "scale", (1.0, 1.0, 1.0), LARGEST)  # Habitat turns the asset before it scales it
+    factors = factors * numbers(attributes, "units_to_meters", (1.0,), LARGEST)
     if not (factors > 0).all():
-        raise ValueError("its scale is not positive")
+        raise ValueError("its scale is not positive: mirror the asset itself")
     return rotation, factors
 
 
