@@ -1000,8 +1000,8 @@ def test_a_stage_configuration_says_which_way_is_up(tmp_path):
     }
     (tmp_path / "made.stage_config.json").write_text(json.dumps(config))
     scene = load_scene(tmp_path / "made.glb")
-    assert scene.metadata["up"] == "z" and scene.metadata["scale"] == (1.0, 3.0, 1.0)
-    np.testing.assert_array_equal(scene.vertices, SQUARE[:, [0, 2, 1]] * [1, 1, -1])
+    assert scene.metadata["up"] == "z" and scene.metadata["scale"] == (1.0, 1.0, 3.0)
+    np.testing.assert_array_equal(scene.vertices, SQUARE[:, [0, 2, 1]] * [1, 1, -3])
     told = load_scene(tmp_path / "made.glb", up="y", scale=1)
     np.testing.assert_array_equal(told.vertices, SQUARE)
     (tmp_path / "made.stage_config.json").write_text(json.dumps({"up": [1, 0, 0], "front": [0, 0, -1]}))
