@@ -247,8 +247,9 @@ def _places(
     """Return the name of the node and the resources of every worker that nodes can have, by id and number.
 
     A node with GPUs has a worker for each, another node has one that takes all its processors; with ``num_cpus``,
-    as many as its processors allow, with GPUs at most one for each. If ``exclusive``, every node has one worker, which
-    takes all its GPUs.
+    as many as its processors allow, with GPUs at most one for each. There are never more than its processors, since
+    a worker beyond them would get pieces but never start. If ``exclusive``, every node has one worker, which takes all
+    its GPUs.
     """
     places: dict[tuple[str, int], tuple[str, dict[str, float]]] = {}
     for node in nodes:
@@ -259,7 +260,7 @@ def _places(
             continue
         shares = 1 if exclusive else max(num_gpus, 1)
         each = max(all_cpus // shares, 1) if num_cpus is None else min(num_cpus, all_cpus)
-        count = shares if exclusive or num_gpus else max(all_cpus // each, 1)
+        count = 1 if exclusive else min(num_gpus or all_cpus, max(all_cpus // each, 1))
         taken: dict[str, float] = {"num_cpus": each}
         if num_gpus:
             taken["num_gpus"] = num_gpus if exclusive else 1

@@ -24,13 +24,13 @@ def node(alive=True, **resources):
     [
         (node(CPU=8.0), [{"num_cpus": 8}]),
         (node(CPU=8.0, GPU=2.0), [{"num_cpus": 4, "num_gpus": 1}] * 2),
-        (node(CPU=1.0, GPU=2.0), [{"num_cpus": 1, "num_gpus": 1}] * 2),
+        (node(CPU=1.0, GPU=2.0), [{"num_cpus": 1, "num_gpus": 1}]),
         (node(CPU=0.0), []),
         (node(GPU=1.0), []),
         (node(alive=False, CPU=8.0), []),
     ],
 )
-def test_a_node_has_a_worker_per_gpu_or_one(found, expected):
+def test_a_node_has_a_worker_per_gpu_as_far_as_processors_go_or_one(found, expected):
     places = _places([found])
     assert list(places) == [("abcdef", number) for number in range(len(expected))]
     assert [resources for _, resources in places.values()] == expected
@@ -43,6 +43,7 @@ def test_a_node_has_a_worker_per_gpu_or_one(found, expected):
         (node(CPU=8.0), 3, False, [{"num_cpus": 3}] * 2),
         (node(CPU=2.0), 3, False, [{"num_cpus": 2}]),
         (node(CPU=8.0, GPU=2.0), 1, False, [{"num_cpus": 1, "num_gpus": 1}] * 2),
+        (node(CPU=8.0, GPU=2.0), 8, False, [{"num_cpus": 8, "num_gpus": 1}]),
         (node(CPU=8.0, GPU=2.0), None, True, [{"num_cpus": 8, "num_gpus": 2}]),
         (node(CPU=8.0), 3, True, [{"num_cpus": 3}]),
     ],
