@@ -53,10 +53,12 @@ def run(
     ] = None,
     sensors: Annotated[str, typer.Option(help="Separated by commas: rgb,depth,semantic,normals,points.")] = "rgb,depth",
     size: Annotated[
-        int | None, typer.Option(help="Width and height of images in pixels (default: 64, or the policy's).", min=1)
+        int | None,
+        typer.Option(help="Width and height of images in pixels (default: the policy's, the protocol's or 64).", min=1),
     ] = None,
     protocol: Annotated[
-        str | None, typer.Option(help="A paper's or challenge's protocol, such as pointnav-2021; it sets the camera.")
+        str | None,
+        typer.Option(help="A paper's or challenge's protocol, such as pointnav-2021, with its camera; no policy file."),
     ] = None,
     episode_file: Annotated[Path | None, typer.Option(help="Habitat's episodes for the scenes.")] = None,
     episodes_per_scene: Annotated[
@@ -98,7 +100,6 @@ def run(
     if out is None:
         raise ValueError("--out is missing: name the folder of the dataset")
     from gym_batchnav.evaluation.named_agents import user_file
-    from gym_batchnav.geometry import Camera
 
     file = user_file(policy)
     keywords: dict[str, Any] = {
@@ -106,6 +107,7 @@ def run(
         "policy": policy if file is None else str(file.resolve()),
         "sample": sample,
         "sensors": listed(sensors),
+        "size": size,
         "episodes_per_scene": episodes_per_scene,
         "episodes_per_shard": episodes_per_shard,
         "num_envs": num_envs,
@@ -113,7 +115,6 @@ def run(
         "workers": workers,
         "renderer": renderer,
     }
-    keywords |= {} if size is None else {"camera": Camera(size, size)}
     keywords |= {} if protocol is None else {"protocol": protocol}
     keywords |= {} if episode_file is None else {"episode_file": episode_file}
     options = {"level": level, "version": lerobot_version, "rgb": rgb, "depth": depth}
@@ -143,8 +144,8 @@ def _collected(
     from gym_batchnav.collect.collector import collect as run_collection
     from gym_batchnav.collect.formats import make_format
 
-    flags = ("out", "scenes", "policy", "sample", "to", "level", "rgb", "depth", "sensors", "protocol", "episode_file",
-             "episodes_per_scene", "episodes_per_shard", "num_envs", "shard", "seed", "workers",
+    flags = ("out", "scenes", "policy", "sample", "to", "level", "rgb", "depth", "sensors", "size", "protocol",
+             "episode_file", "episodes_per_scene", "episodes_per_shard", "num_envs", "shard", "seed", "workers",
              "renderer")  # fmt: skip
     with errors_with_flags(*flags, "ray", "ray_cpus", version="lerobot_version"):
         keywords = {**keywords, "to": make_format(to, **options)}

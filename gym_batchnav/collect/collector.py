@@ -27,10 +27,13 @@ from gym_batchnav.collect.pool import WriterPool
 from gym_batchnav.collect.recorder import Finished, FrameBuffers, Recorder, is_big
 from gym_batchnav.collect.work import all_shards, in_groups
 from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.rig import CameraSpec
 from gym_batchnav.evaluation.agents import Acting, Agent, with_sensors
 from gym_batchnav.evaluation.loop import EpisodeLoop
+from gym_batchnav.geometry import Camera
 from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.library.sources import SceneSource, SceneSpec, scene_sources
+from gym_batchnav.protocols import protocol_of
 from gym_batchnav.system.numbers import check_counts
 from gym_batchnav.system.parts import Part
 from gym_batchnav.system.process import num_processors
@@ -82,6 +85,7 @@ def collect(
     sample: bool = False,
     to: str | Format = "zarr",
     sensors: Sequence[Any] = SENSORS,
+    size: int | None = None,
     episodes_per_scene: int = 100,
     episodes_per_shard: int = 16,
     num_envs: int = 64,
@@ -107,6 +111,8 @@ def collect(
         sample: Sample the actions of a policy file.
         to: ``"zarr"``, ``"webdataset"``, ``"lerobot"``, ``"minari"`` or ``"rrd"``, or a Format with options.
         sensors: See BatchNavEnv. Those that the policy reads are added.
+        size: Width and height of images in pixels. The rest of the camera stays: that of ``camera=``, of the protocol,
+            or of the policy file's training.
         episodes_per_scene: Number of episodes, the first ones of each scene.
         episodes_per_shard: Number of episodes in a shard, which becomes complete at once. About three times
             ``num_envs`` episodes are in memory.
@@ -117,7 +123,8 @@ def collect(
         workers: Threads that encode and write; by default one for four processors.
         scenes_at_once: Scenes in memory.
         progress: Called with the number of further episodes and frames that have been simulated.
-        **env_keywords: Further keywords of BatchNavEnv.
+        **env_keywords: Further keywords of BatchNavEnv; no ``protocol`` with a policy file, which has the settings of
+            its training.
 
     Raises:
         ValueError: An argument is wrong, or the folder holds another collection.
@@ -131,14 +138,13 @@ def collect(
         raise ValueError(f"episodes_per_shard={episodes_per_shard}: pass at most {MAX_PER_SHARD:,}")
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**32:
         raise ValueError(f"seed={seed!r}: pass a whole number from 0 to 2**32 - 1")
-    if workers is not None:
-        check_counts(workers=workers)
+    check_counts(**{name: one for name, one in {"size": size, "workers": workers}.items() if one is not None})
     for name in _OURS:
         if name in env_keywords:
             raise ValueError(f"{name}= is chosen by collect: leave it out")
     part = shard if isinstance(shard, Part) else Part.parse(shard)
     chosen = choose_policy(policy, seed, sample)
-    keywords = _keywords(chosen, sensors, episodes_per_scene, env_keywords)
+    keywords = _keywords(chosen, sensors, size, episodes_per_scene, env_keywords)
     sources = _sources(scenes, keywords)
     style = make_format(to) if isinstance(to, str) else to
     info = _info(sources, chosen, style, keywords, seed, episodes_per_scene, episodes_per_shard)
@@ -250,18 +256,34 @@ class _Waiting:
 
 
 def _keywords(
-    chosen: ChosenPolicy, sensors: Sequence[Any], episodes_per_scene: int, given: Mapping[str, Any]
+    chosen: ChosenPolicy, sensors: Sequence[Any], size: int | None, episodes_per_scene: int, given: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the keywords of the batches: those given, and where they leave something open those of the policy."""
     if isinstance(sensors, str) or not isinstance(sensors, (tuple, list)):
         raise ValueError(f"sensors={sensors!r}: pass a tuple, such as ('rgb', 'depth')")
+    protocol = given.get("protocol")
+    if protocol is not None and chosen.is_file:
+        raise ValueError(
+            f"protocol={protocol!r}: a policy file has the settings of its training; leave the protocol out, or pass "
+            "another policy"
+        )
     both = with_sensors(sensors, chosen.env.get("sensors", ()))
     keywords = {**chosen.env, **given, "sensors": both}
+    if size is not None:
+        usual = None if protocol is None else protocol_of(protocol).camera
+        keywords["camera"] = _resized(keywords.get("camera", usual), size)
     if "protocol" not in keywords:
         keywords["num_episodes"] = max(episodes_per_scene, keywords.get("num_episodes", 1000))
     if keywords.get("agents_per_world", 1) != 1:
         raise ValueError("agents_per_world=: collect records one agent for each world; leave it out")
     return keywords
+
+
+def _resized(camera: CameraSpec, size: int) -> CameraSpec:
+    """Return a camera or several with square images."""
+    if isinstance(camera, Mapping):
+        return {name: replace(one, width=size, height=size) for name, one in camera.items()}
+    return replace(camera or Camera(), width=size, height=size)
 
 
 def _sources(scenes: SceneSpec, keywords: Mapping[str, Any]) -> dict[str, SceneSource]:

@@ -22,11 +22,13 @@ class ChosenPolicy:
         name: Its name in the dataset.
         agent: Chooses the actions.
         env: The keywords of a batch that it needs.
+        is_file: Whether it comes from a policy file, so that ``env`` has all settings of its training.
     """
 
     name: str
     agent: Agent
     env: Mapping[str, Any]
+    is_file: bool = False
 
 
 def choose_policy(policy: str | os.PathLike[str] | Acting, seed: int, sample: bool = False) -> ChosenPolicy:
@@ -40,17 +42,18 @@ def choose_policy(policy: str | os.PathLike[str] | Acting, seed: int, sample: bo
         sample: Sample the actions of a policy file instead of taking the most likely ones.
 
     Raises:
-        ValueError: There is no such policy.
+        ValueError: There is no such policy, or ``sample`` is given for one that is no file.
         MissingExtraError: A policy file needs the extra ``[train]``.
     """
+    path = agent_file(str(policy)) if isinstance(policy, (str, os.PathLike)) else None
+    if path is not None:
+        return _from_file(path, seed if sample else None)
+    if sample:
+        raise ValueError("sample=True: only the actions of a policy file can be sampled; leave it out for others")
     if not isinstance(policy, (str, os.PathLike)):
         named = policy if hasattr(policy, "__qualname__") else type(policy)
         return _of_agent(f"{named.__module__}:{named.__qualname__}", as_agent(policy))
-    name = str(policy)
-    path = agent_file(name)
-    if path is not None:
-        return _from_file(path, seed if sample else None)
-    return _of_agent(name, named_agent(name, seed))
+    return _of_agent(str(policy), named_agent(str(policy), seed))
 
 
 def _of_agent(name: str, agent: Agent) -> ChosenPolicy:
@@ -68,4 +71,4 @@ def _from_file(path: Path, sample_seed: int | None) -> ChosenPolicy:
     digest = sha256_of(path)[:16]
     sampled = "" if sample_seed is None else ", sampled"
     agent = PolicyAgent(policy, sample_seed, about=about, allow_mismatch=True)
-    return ChosenPolicy(f"{path.name} {digest}{sampled}", agent, about.env_keywords())
+    return ChosenPolicy(f"{path.name} {digest}{sampled}", agent, about.env_keywords(), is_file=True)

@@ -37,6 +37,7 @@ def test_parts_are_collected_checked_and_merged(run, tmp_path):
         (["--to", "webdataset", "--level", "3"], "--to 'webdataset' has no option level: leave out --level 3"),
         (["--to", "lerobot", "--lerobot-version", "9"], "--lerobot-version '9': a LeRobot dataset has one of 3.0, 2.1"),
         (["--policy", "nobody"], "--policy 'nobody': there is no such file"),
+        (["--sample"], "--sample: only the actions of a policy file can be sampled"),
         (["--shard", "0/2"], "--shard 0/2: pass i/n"),
     ],
 )
@@ -44,3 +45,11 @@ def test_errors_name_the_options(run, tmp_path, arguments, message):
     out = ["--out", tmp_path / "data"] if arguments else ["--seed", 1]
     result = run(*SMALL, *arguments, *out)
     assert isinstance(result.exception, ValueError) and message in str(result.exception)
+
+
+def test_a_policy_file_has_its_own_settings_instead_of_a_protocol(run, tmp_path):
+    pytest.importorskip("torch", reason="torch is not installed")
+    pytest.importorskip("safetensors", reason="safetensors is not installed")
+    words = [*SMALL, "--policy", "pointnav_depth", "--protocol", "pointnav-2021", "--out", tmp_path / "data"]
+    with pytest.raises(ValueError, match="--protocol 'pointnav-2021': a policy file has the settings of its training"):
+        raise run(*words).exception

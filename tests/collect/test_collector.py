@@ -9,11 +9,13 @@ from gathering import KEYWORDS, SCENES, assert_same_arrays, assert_same_content,
 from gym_batchnav import BatchNavEnv, Camera
 from gym_batchnav.collect import webdataset, zarr_format
 from gym_batchnav.collect.api import SHARDS
-from gym_batchnav.collect.collector import collect
+from gym_batchnav.collect.collector import _keywords, collect
 from gym_batchnav.collect.folder import finished_shards
 from gym_batchnav.collect.info import read_info
 from gym_batchnav.collect.merge import check_dataset, finish_dataset, merge_datasets
+from gym_batchnav.collect.policies import ChosenPolicy
 from gym_batchnav.collect.reading import read_episodes, replay
+from gym_batchnav.protocols import protocol_of
 
 
 def episodes_of(root):
@@ -162,6 +164,8 @@ def test_a_collection_is_resumed_and_grows(zarr_dataset, tmp_path):
         ({"policy": "nobody.safetensors"}, "there is no such file"),
         ({"policy": "collections:nothing"}, "policy='collections:nothing'"),
         ({"num_envs": 0}, "num_envs=0"),
+        ({"size": 0}, "size=0"),
+        ({"sample": True}, "sample=True: only the actions of a policy file"),
         ({"seed": 1.5}, "seed=1.5: pass a whole number"),
         ({"episodes_per_shard": 10_001}, "episodes_per_shard=10001: pass at most 10,000"),
         ({"agents_per_world": 2}, "one agent for each world"),
@@ -172,6 +176,23 @@ def test_a_collection_is_resumed_and_grows(zarr_dataset, tmp_path):
 def test_wrong_arguments_are_refused(zarr_dataset, changes, message):
     with pytest.raises(ValueError, match=message):
         gather(zarr_dataset, **changes)
+
+
+LOW = Camera(256, 256, hfov_deg=70, eye_height=0.5)
+
+
+@pytest.mark.parametrize(
+    ("trained", "given", "camera"),
+    [
+        ({}, {}, Camera(32, 32)),
+        ({}, {"protocol": "pointnav-2021"}, replace(protocol_of("pointnav-2021").camera, width=32, height=32)),
+        ({"camera": LOW}, {}, replace(LOW, width=32, height=32)),
+        ({}, {"camera": {"low": LOW}}, {"low": replace(LOW, width=32, height=32)}),
+    ],
+)
+def test_a_size_keeps_the_rest_of_the_camera(trained, given, camera):
+    chosen = ChosenPolicy("mine", None, trained, is_file=bool(trained))
+    assert _keywords(chosen, ("depth",), 32, 1, given)["camera"] == camera
 
 
 def test_a_scene_with_too_few_episodes_is_named(tmp_path):
