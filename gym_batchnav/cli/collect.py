@@ -67,6 +67,9 @@ def run(
     episodes_per_shard: Annotated[
         int, typer.Option(help="Episodes per shard, the unit that is kept after a kill.", min=1)
     ] = 16,
+    num_episodes: Annotated[
+        int, typer.Option(help="Episodes to sample for a scene without any; a dataset cannot grow beyond.", min=1)
+    ] = 1000,
     num_envs: Annotated[int, typer.Option(help="Environments; changes the speed alone.", min=1)] = 64,
     shard: Annotated[
         str | None,
@@ -110,6 +113,7 @@ def run(
         "size": size,
         "episodes_per_scene": episodes_per_scene,
         "episodes_per_shard": episodes_per_shard,
+        "num_episodes": num_episodes,
         "num_envs": num_envs,
         "seed": seed,
         "workers": workers,
@@ -145,8 +149,8 @@ def _collected(
     from gym_batchnav.collect.formats import make_format
 
     flags = ("out", "scenes", "policy", "sample", "to", "level", "rgb", "depth", "sensors", "size", "protocol",
-             "episode_file", "episodes_per_scene", "episodes_per_shard", "num_envs", "shard", "seed", "workers",
-             "renderer")  # fmt: skip
+             "episode_file", "episodes_per_scene", "episodes_per_shard", "num_episodes", "num_envs", "shard", "seed",
+             "workers", "renderer")  # fmt: skip
     with errors_with_flags(*flags, "ray", "ray_cpus", version="lerobot_version"):
         keywords = {**keywords, "to": make_format(to, **options)}
         check_one_division(shard, ray, ray_cpus)

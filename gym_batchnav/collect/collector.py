@@ -88,6 +88,7 @@ def collect(
     size: int | None = None,
     episodes_per_scene: int = 100,
     episodes_per_shard: int = 16,
+    num_episodes: int = 1000,
     num_envs: int = 64,
     shard: str | Part | None = None,
     seed: int = 0,
@@ -101,7 +102,7 @@ def collect(
     Episodes depend on the seed, the name of the scene and their number alone: not on ``num_envs``, the other scenes,
     or which process runs them. A policy that computes one row of a batch from that row alone keeps this exact. Shards
     that are in the folder already are not collected again, so a call that was killed is resumed by repeating it, and
-    more scenes and episodes may be added later.
+    more scenes and episodes may be added later, of sampled episodes up to ``num_episodes``.
 
     Args:
         out: Folder of the dataset; created if missing. Several processes may share it.
@@ -116,6 +117,8 @@ def collect(
         episodes_per_scene: Number of episodes, the first ones of each scene.
         episodes_per_shard: Number of episodes in a shard, which becomes complete at once. About three times
             ``num_envs`` episodes are in memory.
+        num_episodes: Number of episodes to sample for a scene that comes without any. It is one of the settings of the
+            dataset, so that no more than these can be added later.
         num_envs: Number of environments; changes the speed alone.
         shard: ``"i/n"`` collects the i-th of n parts, i from 1 to n. The part that ends last makes the dataset; see
             ``finish_dataset`` if it should be made of fewer shards.
@@ -130,8 +133,8 @@ def collect(
         ValueError: An argument is wrong, or the folder holds another collection.
         MissingExtraError: The format or the policy needs packages that are not installed.
     """
-    check_counts(episodes_per_scene=episodes_per_scene, episodes_per_shard=episodes_per_shard, num_envs=num_envs,
-                 scenes_at_once=scenes_at_once)  # fmt: skip
+    check_counts(episodes_per_scene=episodes_per_scene, episodes_per_shard=episodes_per_shard,
+                 num_episodes=num_episodes, num_envs=num_envs, scenes_at_once=scenes_at_once)  # fmt: skip
     if episodes_per_scene > MAX_EPISODES:
         raise ValueError(f"episodes_per_scene={episodes_per_scene}: pass at most {MAX_EPISODES:,}")
     if episodes_per_shard > MAX_PER_SHARD:
@@ -144,7 +147,7 @@ def collect(
             raise ValueError(f"{name}= is chosen by collect: leave it out")
     part = shard if isinstance(shard, Part) else Part.parse(shard)
     chosen = choose_policy(policy, seed, sample)
-    keywords = _keywords(chosen, sensors, size, episodes_per_scene, env_keywords)
+    keywords = _keywords(chosen, sensors, size, {**env_keywords, "num_episodes": num_episodes})
     sources = _sources(scenes, keywords)
     style = make_format(to) if isinstance(to, str) else to
     info = _info(sources, chosen, style, keywords, seed, episodes_per_scene, episodes_per_shard)
@@ -256,7 +259,7 @@ class _Waiting:
 
 
 def _keywords(
-    chosen: ChosenPolicy, sensors: Sequence[Any], size: int | None, episodes_per_scene: int, given: Mapping[str, Any]
+    chosen: ChosenPolicy, sensors: Sequence[Any], size: int | None, given: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the keywords of the batches: those given, and where they leave something open those of the policy."""
     if isinstance(sensors, str) or not isinstance(sensors, (tuple, list)):
@@ -272,8 +275,6 @@ def _keywords(
     if size is not None:
         usual = None if protocol is None else protocol_of(protocol).camera
         keywords["camera"] = _resized(keywords.get("camera", usual), size)
-    if "protocol" not in keywords:
-        keywords["num_episodes"] = max(episodes_per_scene, keywords.get("num_episodes", 1000))
     if keywords.get("agents_per_world", 1) != 1:
         raise ValueError("agents_per_world=: collect records one agent for each world; leave it out")
     return keywords
@@ -384,7 +385,8 @@ def _numbers(env: BatchNavEnv, shards: Sequence[Shard]) -> np.ndarray:
         size = len(env.simulator.episode_set(slot))
         if shard.first + shard.count > size:
             raise ValueError(
-                f"scene {shard.scene!r} has only {size} episodes: pass a smaller episodes_per_scene=, or leave it out"
+                f"scene {shard.scene!r} has only {size} episodes: pass a smaller episodes_per_scene=, leave the scene "
+                "out, or, if they are sampled, pass a larger num_episodes= for a new dataset"
             )
         rows = np.arange(shard.first, shard.first + shard.count)
         numbers.append(env.simulator.schedule.index(np.full(len(rows), slot), rows))

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from gathering import KEYWORDS, SCENES, assert_same_arrays, assert_same_content, gather
+from rooms import box_room
 
 from gym_batchnav import BatchNavEnv, Camera
 from gym_batchnav.collect import webdataset, zarr_format
@@ -16,6 +17,7 @@ from gym_batchnav.collect.merge import check_dataset, finish_dataset, merge_data
 from gym_batchnav.collect.policies import ChosenPolicy
 from gym_batchnav.collect.reading import read_episodes, replay
 from gym_batchnav.protocols import protocol_of
+from gym_batchnav.scene.save import save_glb
 
 
 def episodes_of(root):
@@ -192,13 +194,28 @@ LOW = Camera(256, 256, hfov_deg=70, eye_height=0.5)
 )
 def test_a_size_keeps_the_rest_of_the_camera(trained, given, camera):
     chosen = ChosenPolicy("mine", None, trained, is_file=bool(trained))
-    assert _keywords(chosen, ("depth",), 32, 1, given)["camera"] == camera
+    assert _keywords(chosen, ("depth",), 32, given)["camera"] == camera
 
 
 def test_a_scene_with_too_few_episodes_is_named(tmp_path):
-    with pytest.raises(ValueError, match=r"'apartment_1' has only .* episodes: pass a smaller episodes_per_scene="):
+    with pytest.raises(ValueError, match=r"'apartment_1' has only .* episodes: .* episodes_per_scene=.* num_episodes="):
         gather(tmp_path, episodes_per_scene=2000, episodes_per_shard=2000, scenes=["apartment_1"], num_envs=1)
     assert list((tmp_path / SHARDS).iterdir()) == []
+
+
+def test_sampled_episodes_can_be_added_up_to_their_number(tmp_path):
+    hall = tmp_path / "hall.glb"
+    save_glb(box_room("hall"), hall)
+    data = tmp_path / "data"
+    keywords = {"scenes": [hall], "sensors": (), "sensor_noise": None, "num_envs": 2, "max_episode_steps": 3}
+    first = gather(data, **keywords, episodes_per_scene=2, num_episodes=4)
+    assert gather(data, **keywords, episodes_per_scene=4, num_episodes=4).info.key == first.info.key
+    with pytest.raises(ValueError, match="has only 4 episodes"):
+        gather(data, **keywords, episodes_per_scene=6, num_episodes=4)
+    with pytest.raises(ValueError, match=r"num_episodes: 6\.0 instead of 4\.0"):
+        gather(data, **keywords, episodes_per_scene=6, num_episodes=6)
+    with pytest.raises(ValueError, match="num_episodes=0"):
+        gather(data, num_episodes=0)
 
 
 def test_a_function_collects_blind(tmp_path):
