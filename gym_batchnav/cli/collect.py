@@ -157,9 +157,10 @@ def _collected(
         if ray is not None:
             from gym_batchnav.cluster.collection import collect_on
 
-            collect_on(ray, out, keywords, num_cpus=ray_cpus)
+            there = collect_on(ray, out, keywords, num_cpus=ray_cpus)
     with errors_with_flags(*flags), _frames_per_second() as progress:
-        return run_collection(out, shard=shard, progress=progress, **keywords)  # after --ray, it finds all shards
+        found = run_collection(out, shard=shard, progress=progress, **keywords)  # after --ray, it finds all shards
+    return found if ray is None else there.with_call(found)
 
 
 @collect.command()
