@@ -34,6 +34,7 @@ from gym_batchnav.system.progress import PATIENCE, late_progress
 
 _PACKAGE = Path(__file__).parents[1]
 _MAX_PROCESSES = 8
+NOT_AHEAD = "kernels could not be compiled ahead"  # begins the warning of workloads that fail
 _ANNOUNCED = "GYM_BATCHNAV_ANNOUNCES_COMPILING"  # "0" in worker processes, whose parent shows the progress
 
 
@@ -60,9 +61,10 @@ class Workload:
 class Compiled:
     """The outcome of ``compile_ahead``."""
 
-    num_workloads: int  # that were run now; the rest had been run before
+    num_workloads: int  # that were run now; the rest had been run before, or failed
     seconds: float
     directory: Path  # Numba's cache for this machine and these sources
+    failures: tuple[str, ...] = ()  # the titles of workloads that failed, with the reasons
 
 
 def compile_ahead(workloads: Sequence[Workload], processes: int | None = None) -> Compiled:
@@ -81,14 +83,17 @@ def compile_ahead(workloads: Sequence[Workload], processes: int | None = None) -
     state = _state()
     marks = {work: directory / f"compiled-{_digest(state, work.as_json())}" for work in workloads}
     todo = [work for work, mark in marks.items() if not mark.exists() and not is_frozen()]
+    failures: list[str] = []
     if todo and not _config("DISABLE_JIT"):
         waiting: queue.SimpleQueue[Workload] = queue.SimpleQueue()
         for work in todo:
             waiting.put(work)
         count = min(processes or min(num_processors(), _MAX_PROCESSES), len(todo))
         with late_progress("Compiling kernels once for this machine; parts", len(todo)) as done:
-            _run_all(waiting, marks, count, done)
-    return Compiled(len(todo), time.perf_counter() - started, directory)
+            failures = _run_all(waiting, marks, count, done)
+    if failures:
+        warnings.warn(f"{NOT_AHEAD}: {'; '.join(failures)[:2000]}", stacklevel=3)
+    return Compiled(len(todo) - len(failures), time.perf_counter() - started, directory, tuple(failures))
 
 
 def cache_directory() -> Path:
@@ -123,8 +128,12 @@ def _digest(*texts: str) -> str:
 
 def _run_all(
     waiting: queue.SimpleQueue[Workload], marks: dict[Workload, Path], count: int, done: Callable[..., None]
-) -> None:
-    """Run the queue in ``count`` processes until it is empty; on an error or Ctrl-C all of them are ended."""
+) -> list[str]:
+    """Run the queue in ``count`` processes until it is empty; on an error or Ctrl-C all of them are ended.
+
+    Returns:
+        The title of every workload that failed, with the reason.
+    """
     workers: list[_Worker] = []
     failures: list[str] = []
 
@@ -149,7 +158,9 @@ def _run_all(
             while thread.is_alive():
                 thread.join(0.1)  # with a short timeout, so that Ctrl-C is handled
     except OSError as error:
-        failures.append(f"no process can be started: {error}")
+        with suppress(queue.Empty):
+            while True:
+                failures.append(f"{waiting.get_nowait().title}: no process can be started: {error}")
     finally:
         for worker in workers:
             worker.close()
@@ -158,8 +169,7 @@ def _run_all(
                 thread.join()
         for worker in workers:
             worker.release()
-    if failures:
-        warnings.warn(f"kernels could not be compiled ahead: {'; '.join(failures)[:2000]}", stacklevel=4)
+    return failures
 
 
 def _write_mark(mark: Path) -> None:

@@ -1,5 +1,6 @@
 """Kernels compiled ahead by other processes, and the line that announces compiling."""
 
+import json
 import os
 import subprocess
 import sys
@@ -7,7 +8,9 @@ import time
 
 import psutil
 import pytest
+from typer.testing import CliRunner
 
+from gym_batchnav.cli import app
 from gym_batchnav.system.compilation import Workload, compile_ahead
 
 MODULE = """
@@ -59,10 +62,36 @@ def test_each_workload_runs_once_in_another_process(work, tmp_path):
 def test_a_workload_that_fails_costs_a_warning_and_is_tried_again(work, tmp_path, function, why):
     workloads = [Workload("drawing", getattr(work, function)), Workload("walking", work.note, (str(tmp_path), "other"))]
     with pytest.warns(UserWarning, match=f"drawing: .*{why}"):
-        compile_ahead(workloads, processes=2)
+        compiled = compile_ahead(workloads, processes=2)
+    assert compiled.num_workloads == 1
+    (failure,) = compiled.failures
+    assert failure.startswith("drawing: ") and why in failure
     assert len(notes(tmp_path, "other")) == 1
     with pytest.warns(UserWarning, match=why):
-        assert compile_ahead(workloads, processes=1).num_workloads == 1
+        assert compile_ahead(workloads, processes=1).num_workloads == 0
+
+
+def test_warmup_names_what_failed_and_fails(work, tmp_path, monkeypatch, recwarn):
+    workloads = [Workload("drawing", work.fail), Workload("walking", work.note, (str(tmp_path), "other"))]
+    monkeypatch.setattr("gym_batchnav.preparation.kernels.warm_up", lambda *_: compile_ahead(workloads, processes=1))
+    for arguments in (["warmup"], ["warmup", "--json"]):
+        done = CliRunner().invoke(app, arguments)
+        assert isinstance(done.exception, RuntimeError) and done.exit_code == 1
+        assert "these kernels cannot be compiled: drawing: ValueError: no such kernel" in str(done.exception)
+        assert "ompiled all" not in done.stdout and not [one for one in recwarn if "compiled" in str(one.message)]
+    assert json.loads(done.stdout)["failed"] == ["drawing: ValueError: no such kernel"]
+
+
+def test_a_workload_counts_as_failed_if_no_process_starts(work, tmp_path, monkeypatch):
+    def start():
+        raise OSError("no memory")
+
+    monkeypatch.setattr("gym_batchnav.system.compilation._start", start)
+    workloads = [Workload(name, work.note, (str(tmp_path), name)) for name in ("first", "second")]
+    with pytest.warns(UserWarning, match="no memory"):
+        compiled = compile_ahead(workloads, processes=1)
+    assert compiled.num_workloads == 0
+    assert compiled.failures == tuple(f"{name}: no process can be started: no memory" for name in ("first", "second"))
 
 
 def test_a_program_that_ends_leaves_no_process_behind(work, tmp_path):
