@@ -2,6 +2,7 @@
 
 import json
 import runpy
+from contextlib import closing
 from pathlib import Path
 
 import gymnasium
@@ -19,9 +20,14 @@ from gym_batchnav import (
     RedwoodNoise,
     SensorTiming,
 )
+from gym_batchnav.env.flat import SCAN_CAMERA
+from gym_batchnav.env.single import SingleEnv
 from gym_batchnav.noise.api import SensorNoise
 from gym_batchnav.protocols import PROTOCOLS, NavigationProtocol, protocol_of
 from gym_batchnav.task.measures import OracleSuccess
+from gym_batchnav.task.meeting import Tag
+from gym_batchnav.task.socialnav import SocialNav
+from gym_batchnav.worlds.people import People
 
 # From the files and papers that `source` names: width, height, hfov, height of the camera, pitch, nearest and farthest
 # depth; height and radius of the body; metres and degrees of a move and a turn, degrees of a look; sliding; success
@@ -167,6 +173,39 @@ def test_an_own_protocol_works(make):
     env = make(protocol=mine, sensors=("depth",))
     assert env.max_episode_steps == 7
     assert env.protocol_card().notes == "" and "mine (here)" in str(env.protocol_card())
+
+
+def limited(task, steps=7, camera=None, **fields):
+    camera = Camera(8, 8) if camera is None else camera
+    return NavigationProtocol(name="mine", source="here", task=task, camera=camera, max_episode_steps=steps, **fields)
+
+
+@pytest.mark.parametrize("name", ["PointNav", "PointNavScan", "PointNavImage"])
+@pytest.mark.parametrize("given, limit", [({}, 7), ({"max_episode_steps": 9}, 9), ({"max_episode_steps": 500}, 7)])
+def test_the_limit_of_a_protocol_is_that_of_batches_made_by_id(cache_dir, name, given, limit):
+    camera = SCAN_CAMERA if name == "PointNavScan" else None
+    protocol = limited(PointNav(), camera=camera, sensors=("depth",))
+    keywords = {**SCENES, "renderer": "embree", "cache_dir": cache_dir, "protocol": protocol, **given}
+    with closing(gymnasium.make_vec(f"BatchNav/{name}-v0", 2, **keywords)) as envs:
+        assert envs.unwrapped.max_episode_steps == limit
+        assert ("max_episode_steps" in envs.unwrapped.protocol_card().changed) == (limit == 9)
+
+
+def test_gymnasiums_make_refuses_a_protocol_whose_limit_it_would_replace(cache_dir):
+    keywords = {**SCENES, "sensors": (), "cache_dir": cache_dir, "protocol": limited(PointNav())}
+    with pytest.raises(ValueError, match=r"protocol='mine' ends episodes after 7 steps.*after 500: use .*make_vec"):
+        gymnasium.make("BatchNav/PointNav-v0", **keywords)
+    with closing(SingleEnv(**keywords)) as env:
+        assert env.batch.max_episode_steps == 7
+        assert env.protocol_card().changed.keys() == {"sensors"}
+
+
+def test_what_a_protocol_does_not_bring_is_that_of_the_id(cache_dir):
+    keywords = {**SCENES, "sensors": (), "cache_dir": cache_dir}
+    with closing(gymnasium.make_vec("BatchNav/SocialNav-v0", 2, protocol=limited(SocialNav()), **keywords)) as envs:
+        assert envs.unwrapped.settings.bodies == (People(4),)
+    with closing(gymnasium.make_vec("BatchNav/Tag-v0", 3, protocol=limited(Tag(3)), **keywords)) as envs:
+        assert envs.unwrapped.settings.agents_per_world == 3 and envs.unwrapped.max_episode_steps == 7
 
 
 @pytest.mark.parametrize("wrong", ["pointnav", 3, PointNav])

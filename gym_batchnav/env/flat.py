@@ -15,6 +15,7 @@ from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.env.cameras import scatter
 from gym_batchnav.env.rig import ONLY
 from gym_batchnav.env.single import SingleEnv
+from gym_batchnav.env.tasks import make_pointnav
 from gym_batchnav.geometry import Camera
 from gym_batchnav.system.jit import ENTRY
 from gym_batchnav.task.sensors import PointGoal
@@ -238,7 +239,7 @@ def _interleave(
 
 def make_scan(num_envs: int = 1, *, camera: Camera | None = None, **keywords: Any) -> ScanObservation:
     """Make ``BatchNav/PointNavScan-v0``; takes the keywords of BatchNavEnv, with ``camera`` SCAN_CAMERA by default."""
-    env = BatchNavEnv(num_envs, camera=camera or SCAN_CAMERA, **buffered(keywords))
+    env = make_pointnav(num_envs, camera=camera or SCAN_CAMERA, **buffered(keywords))
     try:
         return ScanObservation(env)
     except ValueError:
@@ -248,7 +249,7 @@ def make_scan(num_envs: int = 1, *, camera: Camera | None = None, **keywords: An
 
 def make_image(num_envs: int = 1, *, sensors: Sequence[str] = ("rgb", "depth"), **keywords: Any) -> ImageObservation:
     """Make ``BatchNav/PointNavImage-v0``; takes the keywords of BatchNavEnv, and ``sensors`` choose the channels."""
-    env = BatchNavEnv(num_envs, sensors=sensors, **buffered(keywords))
+    env = make_pointnav(num_envs, sensors=sensors, **buffered(keywords))
     try:
         return ImageObservation(env)
     except ValueError:

@@ -12,6 +12,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.env.protocol_card import ProtocolCard, make_card
+from gym_batchnav.protocols import protocol_of
 
 NO_LIMIT = 2**31 - 1  # steps: the counter of an episode is an int32
 
@@ -25,6 +26,9 @@ class SingleEnv(gymnasium.Env):
 
     ``gymnasium.make`` does not pass on its ``max_episode_steps`` (500 by default) but truncates with a TimeLimit, so an
     environment made that way has no limit itself. If constructed directly, it truncates as the batch does.
+
+    Raises:
+        ValueError: ``gymnasium.make`` made it with a protocol whose limit of steps is not that of the id.
 
     Attributes:
         make_batch: Makes the underlying batch: a BatchNavEnv, or a wrapper around one.
@@ -58,7 +62,21 @@ class SingleEnv(gymnasium.Env):
         """Store the spec that ``gymnasium.make`` sets, and leave the step limit to its TimeLimit."""
         self._spec = spec
         if spec is not None and not self._has_limit:
+            self._check_protocol(spec)
             self.batch.max_episode_steps = NO_LIMIT
+
+    def _check_protocol(self, spec: EnvSpec) -> None:
+        """Close the batch and raise ValueError if a protocol's limit of steps is not the one that the id has."""
+        protocol = self.batch.settings.protocol
+        known = gymnasium.registry.get(spec.id)
+        limit = self.batch.max_episode_steps
+        if protocol is not None and known is not None and known.max_episode_steps != limit:
+            self.close()
+            raise ValueError(
+                f"protocol={protocol_of(protocol).name!r} ends episodes after {limit} steps, and gymnasium.make those "
+                f"of {spec.id} after {known.max_episode_steps}: use gymnasium.make_vec, or SingleEnv(protocol=...) of "
+                "gym_batchnav.env.single"
+            )
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode; ``options={"episode_index": index}`` chooses it.

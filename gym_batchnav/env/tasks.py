@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import gymnasium
+
 from gym_batchnav.actions.flight import FlightActions
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.env.single import SingleEnv
@@ -68,18 +70,25 @@ def make_socialnav(num_envs: int = 1, **keywords: Any) -> BatchNavEnv:
 
 def make_tag(num_envs: int = 2, **keywords: Any) -> BatchNavEnv:
     """Make ``BatchNav/Tag-v0``, by default with ``task`` Tag() and as many agents per world as the task has."""
-    task = keywords.get("task", Tag())
-    return _make(num_envs, {"task": task, "agents_per_world": getattr(task, "num_agents", 2)}, keywords)
+    return _make(num_envs, _team_of(Tag(), keywords), keywords)
 
 
 def make_rendezvous(num_envs: int = 2, **keywords: Any) -> BatchNavEnv:
     """Make ``BatchNav/Rendezvous-v0``, by default with ``task`` Rendezvous() and as many agents as the task has."""
-    task = keywords.get("task", Rendezvous())
-    return _make(num_envs, {"task": task, "agents_per_world": getattr(task, "num_agents", 2)}, keywords)
+    return _make(num_envs, _team_of(Rendezvous(), keywords), keywords)
+
+
+def _team_of(default: Tag | Rendezvous, keywords: dict[str, Any]) -> dict[str, Any]:
+    """Return the defaults of a task for several agents: as many in a world as the task that will be used has."""
+    protocol = keywords.get("protocol")
+    task = keywords.get("task", default if protocol is None else protocol_of(protocol).task)
+    return {"task": default, "agents_per_world": getattr(task, "num_agents", 2)}
 
 
 def _make(num_envs: int, defaults: dict[str, Any], keywords: dict[str, Any]) -> BatchNavEnv:
     """Make a batch with the defaults of an id, a protocol in their place, and the user's keywords in place of both.
+
+    ``make_vec`` passes on the id's limit of steps as if the user had, so a limit of this value is the protocol's.
 
     Raises:
         ValueError: The protocol is one of another task.
@@ -93,7 +102,11 @@ def _make(num_envs: int, defaults: dict[str, Any], keywords: dict[str, Any]) -> 
         raise ValueError(
             f"protocol={protocol.name!r} is one of {theirs}, not of {task.__name__}: make BatchNav/{theirs}-v0 instead"
         )
-    return BatchNavEnv(num_envs, **keywords)
+    brought = protocol.keywords()
+    defaults = {name: value for name, value in defaults.items() if name not in brought}
+    if keywords.get("max_episode_steps") == gymnasium.spec(f"BatchNav/{task.__name__}-v0").max_episode_steps:
+        keywords = {name: value for name, value in keywords.items() if name != "max_episode_steps"}
+    return BatchNavEnv(num_envs, **{**defaults, **keywords})
 
 
 def make_dronenav(num_envs: int = 1, **keywords: Any) -> BatchNavEnv:
