@@ -8,7 +8,7 @@ import ipaddress
 import re
 import secrets
 from collections.abc import Callable
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from typing import TYPE_CHECKING, Any
 
 from gym_batchnav.system.extras import needs_extra
@@ -78,7 +78,8 @@ class WindowServer:
         except OSError as error:
             self.close()
             raise ValueError(f"port={port} of host={host!r}: {error.strerror or error}: choose another port") from error
-        name = LOCAL if is_local or host in ("0.0.0.0", "::") else host
+        name = LOCAL if is_local or host == "0.0.0.0" else host
+        name = "::1" if name == "::" else name  # asyncio serves IPv6 alone there
         name = f"[{name}]" if ":" in name else name
         self.url = f"http://{name}:{self._gate.port}" + ("" if is_local else f"/?token={token}")
 
@@ -125,6 +126,8 @@ def _on_free_port(port: int, make: Callable[[int], Gate]) -> Gate:
 
 def _admit_only(server: Any, admits: Callable[[Any], bool]) -> None:
     """Let a viser server talk only to websockets with an admitted request, since any program here may find its port."""
+    from websockets.exceptions import ConnectionClosed
+
     inner = server._websock_server  # viser shows requests nowhere else
     connections = inner._live_connections
 
@@ -132,6 +135,9 @@ def _admit_only(server: Any, admits: Callable[[Any], bool]) -> None:
         connection = connections[client.client_id]
         if not admits(connection.request):
             await connection.close()
+            with suppress(ConnectionClosed):
+                while True:  # viser would otherwise handle what was sent before the end
+                    await connection.recv()
 
     inner.on_client_connect(check)  # is called before anything is sent
     inner.disconnect_all_clients()  # that came before

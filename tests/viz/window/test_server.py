@@ -1,5 +1,7 @@
 """Who reaches a window."""
 
+import socket
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -8,9 +10,15 @@ import pytest
 
 pytest.importorskip("viser", reason="needs the extra [view]")
 
+import msgspec
 import viser
+from viser._messages import ViewerCameraMessage
+from websockets.client import ClientProtocol
 from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.frames import Close, Frame, Opcode
 from websockets.sync.client import connect
+from websockets.typing import Subprotocol
+from websockets.uri import parse_uri
 
 from gym_batchnav.viz.window.gate import PASS
 from gym_batchnav.viz.window.server import WindowServer, is_loopback
@@ -85,6 +93,56 @@ def test_nobody_reaches_viser_around_the_gate(host):
             with pytest.raises(ConnectionClosed):
                 watch(address, **headers)
         assert not server.viser.get_clients()
+    finally:
+        server.close()
+
+
+def test_what_a_stranger_sends_at_once_is_not_handled(monkeypatch):
+    server = WindowServer(port=0)
+    inner = server.viser._websock_server
+    handled = []
+
+    async def handle(client, message):
+        handled.append(message)
+
+    try:
+        monkeypatch.setattr(inner, "_handle_incoming_message", handle)
+        port = server.viser.get_port()
+        handshake = ClientProtocol(
+            parse_uri(f"ws://127.0.0.1:{port}"), subprotocols=[Subprotocol(f"viser-v{viser.__version__}")]
+        )
+        handshake.send_request(handshake.connect())
+        camera = ViewerCameraMessage((1, 0, 0, 0), (0, 0, 0), 1.0, 0.1, 10.0, 8, 8, (0, 0, -1), (0, 1, 0))
+        frame = Frame(Opcode.BINARY, msgspec.msgpack.encode(camera.as_serializable_dict()))
+        farewell = Frame(Opcode.CLOSE, Close(1000, "").serialize())
+        with socket.create_connection(("127.0.0.1", port), timeout=20) as stranger:
+            stranger.sendall(b"".join([*handshake.data_to_send(), frame.serialize(mask=True)]))
+            answer = b""
+            while not answer.partition(b"\r\n\r\n")[2]:  # until the frame that ends the connection
+                answer += stranger.recv(4096)
+            stranger.sendall(farewell.serialize(mask=True))
+            while stranger.recv(4096):
+                pass
+        ended = time.monotonic() + 20
+        while inner._live_connections and time.monotonic() < ended:
+            time.sleep(0.05)
+        assert not inner._live_connections and handled == []
+    finally:
+        server.close()
+
+
+@pytest.mark.skipif(not socket.has_ipv6, reason="no IPv6")
+def test_a_window_on_all_ipv6_addresses_names_one_that_is_served():
+    try:
+        server = WindowServer("::", 0)
+    except ValueError as error:
+        pytest.skip(f"no IPv6: {error}")
+    try:
+        assert server.url.startswith("http://[::1]:")
+        with urllib.request.urlopen(server.url.partition("/?")[0] + "/?token=wrong", timeout=20):
+            pass
+    except urllib.error.HTTPError as error:
+        assert error.code == 403
     finally:
         server.close()
 
