@@ -62,8 +62,8 @@ def bench_step(
     Returns:
         Figures for JSON: ``fps`` (median of the slices), ``fps_slices``, ``spread`` ((max - min) / median),
         ``calibration_mops`` (see ``calibrate``; median of one run per slice), ``parts`` (milliseconds per step, by
-        phase), ``num_envs``, ``scenes``, ``sensors``, ``resolution``, ``renderer``, ``device``, ``machine``,
-        ``threads``, ``scene_features`` (see ``library.features.SceneFeatures``).
+        phase), ``num_envs``, ``scenes``, ``resident_scenes``, ``sensors``, ``resolution``, ``renderer``, ``device``,
+        ``machine``, ``threads``, ``scene_features`` (see ``library.features.SceneFeatures``).
     """
     env = BatchNavEnv(
         num_envs,
@@ -294,7 +294,7 @@ def _circumstances(library: SceneLibrary, camera: Camera, sensors: tuple[str, ..
     triangles = [len(library.scene(slot).triangles) for slot in library.active.tolist()]
     return {
         "num_envs": num_envs,
-        "scenes": library.num_slots,
+        "scenes": len(library.names),
         "resident_scenes": len(library.active),
         "scene_features": asdict(scene_features(library)),
         "triangles_per_scene": int(np.mean(triangles)),

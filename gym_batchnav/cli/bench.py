@@ -110,6 +110,7 @@ def _report(name: str, measure: Callable[[Callable[[float], None]], dict[str, An
     for key in (
         "num_envs",
         "scenes",
+        "resident_scenes",
         "triangles_per_scene",
         "sensors",
         "resolution",

@@ -181,7 +181,8 @@ def test_few_of_many_scenes_are_measured_although_no_other_is_loaded_yet():
     library = SceneLibrary(sources, num_active=1)
     assert library.num_slots == 2 and library.num_held == 1
     figures = _circumstances(library, Camera(32, 16), ("depth",), 4)
-    assert figures["resident_scenes"] == 1 and figures["triangles_per_scene"] == len(box_room().triangles)
+    assert figures["scenes"] == 3 and figures["resident_scenes"] == 1
+    assert figures["triangles_per_scene"] == len(box_room().triangles)
     figures |= {"fps": 100.0, "calibration_mops": 500.0, "renderer": "embree", "device": "Embree"}
     run = bench_run(figures)
     assert run.settings == SpeedSettings(4, 1, figures["threads"], "embree", 32, 16)
