@@ -20,6 +20,7 @@ from gym_batchnav.system.storage import replace_path, write_atomically
 
 TAR = "episodes.tar"
 LINK = "episodes-{:06d}.tar"
+INDEX = "dataset.json"  # written last: a folder without it is not finished
 ARRAYS = (
     "actions", "rewards", "terminated", "truncated", "position", "heading", "pitch", "distance", "goal",
 )  # fmt: skip
@@ -54,6 +55,7 @@ class WebDataset(Format):
 
     def finish(self, root: Path, info: DatasetInfo, shards: Sequence[ShardRecord]) -> None:
         """Link the tar files of all shards under consecutive names; see ``Format.finish``."""
+        (root / INDEX).unlink(missing_ok=True)  # it describes the links that were there before
         for index, record in enumerate(shards):
             aside = root / f".{LINK.format(index)}"
             aside.unlink(missing_ok=True)  # left by a process that was killed
@@ -67,7 +69,7 @@ class WebDataset(Format):
             "collection": to_json(info),
             "files": {LINK.format(index): len(record.episodes) for index, record in enumerate(shards)},
         }
-        write_atomically(root / "dataset.json", (json.dumps(description, indent=1, sort_keys=True) + "\n").encode())
+        write_atomically(root / INDEX, (json.dumps(description, indent=1, sort_keys=True) + "\n").encode())
 
     def verify(self, folder: Path, info: DatasetInfo, record: ShardRecord) -> None:
         """Read all arrays; see ``Format.verify``."""

@@ -155,6 +155,24 @@ def test_a_collection_is_resumed_and_grows(zarr_dataset, tmp_path):
         gather(tmp_path, episodes_per_scene=8)
 
 
+def test_tar_links_that_are_being_renumbered_have_no_index(tar_dataset, tmp_path, monkeypatch):
+    root = tmp_path / "data"
+    shutil.copytree(tar_dataset, root)
+    replace_path = webdataset.replace_path
+
+    def killed(source, target):
+        if target.name == webdataset.LINK.format(2):
+            raise KeyboardInterrupt
+        replace_path(source, target)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(webdataset, "replace_path", killed)
+        finish_dataset(root)
+    assert not (root / "dataset.json").exists()
+    finish_dataset(root)
+    assert_same_content(tar_dataset, root)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
