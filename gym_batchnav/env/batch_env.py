@@ -100,7 +100,7 @@ class BatchNavEnv(BatchQueries, BatchAttributes, VectorEnv):
         episode_file: A Habitat PointNav or ObjectNav dataset (JSON or JSON.gz) with episodes for the scenes.
         num_episodes: Number of episodes to sample for a scene that comes without any.
         floors: Where sampled episodes begin and end: ``"main"`` for the largest island of each storey, ``"habitat"``
-            for all islands with a radius of 1.5 m, which include roofs and tops of furniture.
+            for all islands with a radius of 1.5 m, also roofs and furniture; by default as the task's sampler has it.
         navmesh_settings: Size and abilities of the agent for which navmeshes are built. By default, a navmesh beside a
             scene is used as it is, and other navmeshes are built with NavMeshSettings().
         actions: ``"discrete"``, ``"velocity"``, ``"waypoint"``, ``"holonomic"``, or an object such as
@@ -166,7 +166,7 @@ class BatchNavEnv(BatchQueries, BatchAttributes, VectorEnv):
         episode_order: str = "random",
         episode_file: str | Path | None = None,
         num_episodes: int = 1000,
-        floors: str = "main",
+        floors: str | None = None,
         navmesh_settings: NavMeshSettings | None = None,
         actions: str | Actions = "discrete",
         actuation_noise: str | ActuationNoise | None = None,

@@ -18,6 +18,7 @@ import numpy as np
 from gym_batchnav.env.cameras import AgentCameras
 from gym_batchnav.env.settings import BatchSettings, autoreset_mode_of
 from gym_batchnav.env.simulator import Simulator
+from gym_batchnav.episodes.samplers import floors_of
 from gym_batchnav.geometry import Camera
 from gym_batchnav.protocols import keywords_beside, protocol_of
 from gym_batchnav.system.nested import class_of, described
@@ -194,7 +195,7 @@ def _values(settings: BatchSettings, components: Components) -> dict[str, Any]:
         "num_envs": settings.num_envs,
         "autoreset_mode": autoreset_mode_of(settings.autoreset_mode).name.lower(),
         "num_episodes": settings.num_episodes,
-        "floors": settings.floors,
+        "floors": floors_of(components.task.sampler) if settings.floors is None else settings.floors,
         "episode_file": None if settings.episode_file is None else Path(settings.episode_file).name,
         "texture_size": settings.texture_size,
         "max_triangles": settings.max_triangles,

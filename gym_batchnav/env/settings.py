@@ -72,7 +72,7 @@ class BatchSettings:
     episode_order: str = "random"
     episode_file: str | Path | None = None
     num_episodes: int = 1000
-    floors: str = "main"
+    floors: str | None = None
     navmesh_settings: NavMeshSettings | None = None
     actions: str | Actions = "discrete"
     actuation_noise: str | ActuationNoise | None = None
@@ -115,7 +115,7 @@ class BatchSettings:
             for camera in self.picture_cameras:
                 check_picture_camera(camera)
         check_choice("geodesic", self.geodesic, GEODESICS)
-        check_choice("floors", self.floors, FLOORS)
+        check_choice("floors", self.floors, (None, *FLOORS))
         check_choice("render_mode", self.render_mode, (None, *RENDER_MODES))
         check_choice("episode_order", self.episode_order, EPISODE_ORDERS)
         check_device(self.obs_device, self.renderer_name)

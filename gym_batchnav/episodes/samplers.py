@@ -10,7 +10,7 @@ import numpy as np
 
 from gym_batchnav.episodes.episode_set import EpisodeSet
 from gym_batchnav.episodes.flight import FlightEpisodes
-from gym_batchnav.episodes.floors import check_floors, floor_islands
+from gym_batchnav.episodes.floors import FLOORS, check_floors, floor_islands
 from gym_batchnav.episodes.objects import CATEGORIES, ViewRules, find_instances, sample_object_episodes
 from gym_batchnav.episodes.sampling import sample_episodes, sample_tours
 from gym_batchnav.navmesh.mesh import NavMesh
@@ -123,9 +123,16 @@ def is_rebuildable(sampler: EpisodeSampler) -> bool:
     return type(sampler) in _KINDS
 
 
-def with_floors(sampler: EpisodeSampler, floors: str) -> EpisodeSampler:
-    """Return a sampler of this package with another rule for its floors, and a user's own unchanged."""
-    return replace(sampler, floors=floors) if is_rebuildable(sampler) else sampler  # type: ignore[type-var]
+def with_floors(sampler: EpisodeSampler, floors: str | None) -> EpisodeSampler:
+    """Return a sampler of this package with another rule for its floors unless it is None; a user's own unchanged."""
+    if floors is None or not is_rebuildable(sampler):
+        return sampler
+    return replace(sampler, floors=floors)  # type: ignore[type-var]
+
+
+def floors_of(sampler: EpisodeSampler) -> str:
+    """Return the rule of a sampler for its floors; the default for a user's own."""
+    return str(getattr(sampler, "floors", FLOORS[0])) if is_rebuildable(sampler) else FLOORS[0]
 
 
 def sampler_to_json(sampler: EpisodeSampler) -> dict[str, Any] | None:
