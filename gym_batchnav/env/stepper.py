@@ -169,6 +169,7 @@ class Stepper:
         own_end = terminated | truncated
         if worlds is not None:
             terminated, truncated = worlds.end(terminated, truncated, active)
+            components.forget_readings()  # agents may have left
         done = terminated | truncated
         np.copyto(self.simulator.episodes.done, done, where=~self._paused)
         # An agent is rewarded for its own end, which may come before that of its world.
@@ -197,6 +198,7 @@ class Stepper:
 
     def observe(self) -> Observation:
         """Read every sensor; render only the views that have changed."""
+        self.components.forget_readings()  # the state may have been replaced
         clock = time.perf_counter()
         images = self.cameras.refresh(self.simulator.agents)
         self._tick("render", clock)

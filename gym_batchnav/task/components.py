@@ -208,6 +208,10 @@ class Components:
             )
         return reward
 
+    def forget_readings(self) -> None:
+        """Drop the cached readings, after the state has been changed by other methods than those of this object."""
+        self._readings.clear()
+
     def reading(self, state: TaskState, name: str) -> np.ndarray:
         """Return a sensor's reading [N, ...], read-only; it is cached until the state changes or ``observe`` is called.
 

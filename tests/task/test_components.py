@@ -217,6 +217,21 @@ class TestProtocol:
         with pytest.raises(KeyError, match="sensor 'gps': add it to the task's sensors; the known ones are 'facing'"):
             env.task_state.reading("gps")
 
+    def test_readings_of_another_state_are_not_observed(self, make):
+        env = make(2, task=PointNav(), sensors=(Compass(),))
+        start = env.reset(seed=0)[0]["compass"]
+        state = env.get_state()
+        functional = env.functional("numpy")
+        value = functional.state()
+        env.task_state.reading("compass")
+        turned = env.set_pose(env.agents.position, env.episodes.start_heading + 0.5)["compass"]
+        np.testing.assert_allclose(turned, 0.5, atol=1e-6)
+        env.task_state.reading("compass")
+        np.testing.assert_array_equal(env.set_state(state)["compass"], start)
+        env.step(np.array([LEFT, RIGHT]))
+        env.task_state.reading("compass")
+        np.testing.assert_array_equal(functional.observe(value)["compass"], start)
+
     @pytest.mark.parametrize("mode", ["next_step", "same_step"])
     def test_noise_of_episodes_that_run_once_does_not_depend_on_the_number_of_environments(self, make, mode):
         @dataclass(frozen=True)

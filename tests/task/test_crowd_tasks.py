@@ -6,6 +6,7 @@ import pytest
 from rooms import box, scene_of
 
 from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.task.api import Measure
 from gym_batchnav.task.crowd import (
     BodyCollisions,
     MinBodyDistance,
@@ -105,6 +106,28 @@ def test_tag_is_a_game_of_two_sides(hall, tmp_path):
     assert terminated.all() and info["caught"].all() and reward[1] > 4
     assert info["path_to_others"][0] == pytest.approx(2 * R + 0.15, abs=0.3)
     env.close()
+
+
+def test_readings_of_measures_do_not_change_what_is_observed(hall, tmp_path):
+    """An agent that stops leaves its world after the measures and before the observations of the step."""
+
+    class NumNear(Measure):
+        name = "num_near"
+
+        def measure(self, state):
+            return state.reading("nearest_bodies")[:, :, 4].sum(axis=1)
+
+    task = SocialNav(detector=NearestBodies(2))
+    seen = []
+    for measures in ((), (NumNear(),)):
+        env = make(hall, task, num_agents=3, cache_dir=tmp_path, measures=measures)
+        env.reset(seed=0)
+        place(env, [(0, 0), (1, 0), (0, 1.5)], [0, 0, 0])
+        env.step(np.array([2, 2, 2]))
+        seen.append(env.step(np.array([0, 2, 2]))[0]["nearest_bodies"])
+        env.close()
+    np.testing.assert_array_equal(seen[0], seen[1])
+    assert (seen[0][1:, 1] == 0).all()
 
 
 def test_runners_win_when_time_runs_out(hall, tmp_path):
