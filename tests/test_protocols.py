@@ -27,6 +27,7 @@ from gym_batchnav.protocols import PROTOCOLS, NavigationProtocol, protocol_of
 from gym_batchnav.task.measures import OracleSuccess
 from gym_batchnav.task.meeting import Tag
 from gym_batchnav.task.socialnav import SocialNav
+from gym_batchnav.worlds.api import Team
 from gym_batchnav.worlds.people import People
 
 # From the files and papers that `source` names: width, height, hfov, height of the camera, pitch, nearest and farthest
@@ -236,6 +237,8 @@ OTHERS = {  # keywords on which results depend, and values other than the defaul
     "camera": Camera(8, 8, hfov_deg=91),
     "turn_angle_deg": 15,
     "measures": (OracleSuccess(),),
+    "agents_per_world": 2,
+    "bodies": (People(1),),
 }
 
 
@@ -249,6 +252,16 @@ class TestCard:
             cards.append(env.protocol_card())
         assert cards[0].checksum != cards[1].checksum
         assert cards[0].scenes[0].episodes == cards[1].scenes[0].episodes
+
+    def test_checksums_depend_on_the_people_and_their_number(self, make):
+        checksums = set()
+        for team, bodies in ((1, ()), (Team(2), ()), (Team(2, radius=0.2), ()), (1, (People(1),)), (1, (People(12),))):
+            env = make(num_envs=2, sensors=(), agents_per_world=team, bodies=bodies)
+            env.reset(seed=1)
+            card = env.protocol_card()
+            assert ("agents_per_world" in card.settings, "bodies" in card.settings) == (team != 1, bodies != ())
+            checksums.add(card.checksum)
+        assert len(checksums) == 5
 
     def test_equal_settings_have_equal_checksums(self, make):
         class Own(SensorNoise):

@@ -23,6 +23,7 @@ from gym_batchnav.geometry import Camera
 from gym_batchnav.protocols import keywords_beside, protocol_of
 from gym_batchnav.system.nested import class_of, described
 from gym_batchnav.task.components import Components
+from gym_batchnav.worlds.api import ALONE
 
 _PACKAGES = ("gym-batchnav", "gymnasium", "numpy", "numba", "moderngl", "embreex", "trimesh")
 _DIGITS = 16  # hexadecimal, of a checksum
@@ -202,6 +203,9 @@ def _values(settings: BatchSettings, components: Components) -> dict[str, Any]:
         "resident_scenes": settings.resident_scenes,
         "rotate_every": settings.rotate_every,
         "deterministic_rotation": settings.deterministic_rotation,
+        # Left out where each agent is alone, whose checksums then stay as they were before there were worlds.
+        **({} if settings.team == ALONE else {"agents_per_world": settings.team}),
+        **({"bodies": tuple(settings.bodies)} if settings.bodies else {}),
     }
 
 
