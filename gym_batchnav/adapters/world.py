@@ -174,6 +174,14 @@ class OneWorld(Adapter):
 
     def _infos(self, info: dict[str, Any], names: list[str]) -> Infos:
         """Return the infos of some agents by name."""
-        keys = [key for key in info if not key.startswith("_") and key != "waiting"]
-        rows = {name: self._row[name] for name in names}
-        return {name: {key: info[key][row] for key in keys if info[f"_{key}"][row]} for name, row in rows.items()}
+        own = {key: values for key, values in info.items() if key != "waiting"}
+        return {name: _row_of(own, self._row[name]) for name in names}
+
+
+def _row_of(info: Mapping[str, Any], row: int) -> dict[str, Any]:
+    """Return the values of one row that are valid, also in nested dicts, such as those that wrappers add."""
+    return {
+        key: _row_of(values, row) if isinstance(values, Mapping) else values[row]
+        for key, values in info.items()
+        if not key.startswith("_") and (f"_{key}" not in info or info[f"_{key}"][row])
+    }
