@@ -9,6 +9,7 @@ from gymnasium.vector import VectorEnv
 
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.system.extras import needs_extra
+from gym_batchnav.worlds.selfplay import SelfPlay
 
 with needs_extra("sb3", "the adapter to Stable-Baselines3"):
     from stable_baselines3.common.buffers import DictRolloutBuffer, RolloutBuffer
@@ -30,6 +31,12 @@ class _ActingSteps:
         batch = inner if isinstance(inner, BatchNavEnv) else getattr(inner, "batch", None)
         if not isinstance(batch, BatchNavEnv) or batch.worlds is None:
             raise ValueError("rollout_buffer_kwargs: pass env=, an SB3VecEnv made with agents_per_world=")
+        layer: Any = env if inner is batch else inner.env
+        self._rows = np.arange(batch.num_envs)
+        while layer is not batch:
+            if isinstance(layer, SelfPlay):
+                self._rows = layer.rows
+            layer = layer.env
         self._worlds = batch.worlds
         super().__init__(*arguments, **keywords)
 
@@ -37,12 +44,12 @@ class _ActingSteps:
         """Begin a rollout; SB3 calls this before its first step."""
         super().reset()  # type: ignore[misc]  # of SB3's buffer
         self.acted = np.ones((self.buffer_size, self.n_envs), bool)
-        self._waiting = self._worlds.waiting()
+        self._waiting = self._worlds.waiting()[self._rows]
 
     def add(self, *arguments: Any, **keywords: Any) -> None:
         """Add a step, after the environment has taken it."""
         self.acted[self.pos] = ~self._waiting
-        self._waiting = self._worlds.waiting()
+        self._waiting = self._worlds.waiting()[self._rows]
         super().add(*arguments, **keywords)  # type: ignore[misc]
 
     def compute_returns_and_advantage(self, last_values: Any, dones: np.ndarray) -> None:

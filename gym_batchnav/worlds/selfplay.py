@@ -26,6 +26,7 @@ class SelfPlay(VectorWrapper):
 
     Attributes:
         opponents: The policies of the others.
+        rows: [N] int, the environments of the batch that learn.
 
     Raises:
         ValueError: Agents do not share worlds, or none or all of them are learners, or there is no opponent.
@@ -47,7 +48,7 @@ class SelfPlay(VectorWrapper):
         self.opponents = list(opponents)
         self._num_worlds = worlds.num_worlds
         mask = np.tile(learns, worlds.num_worlds)
-        self._rows = np.nonzero(mask)[0]
+        self.rows = np.nonzero(mask)[0]
         self._others = np.nonzero(~mask)[0]
         self._world_of_others = self._others // worlds.num_agents
         self._seen: dict[str, np.ndarray] = {}
@@ -57,7 +58,7 @@ class SelfPlay(VectorWrapper):
     @property
     def num_envs(self) -> int:  # type: ignore[override]
         """The number of learners."""
-        return len(self._rows)
+        return len(self.rows)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode in every world.
@@ -65,8 +66,8 @@ class SelfPlay(VectorWrapper):
         A number is the seed of the whole batch. Of a sequence with one seed per learner, each world takes the first of
         its learners.
         """
-        if isinstance(seed, (list, tuple)) and len(seed) == len(self._rows):
-            size = len(self._rows) + len(self._others)
+        if isinstance(seed, (list, tuple)) and len(seed) == len(self.rows):
+            size = len(self.rows) + len(self._others)
             learners = len(seed) // self._num_worlds
             seed = [seed[row * self._num_worlds // size * learners] for row in range(size)]
         observation, info = self.env.reset(seed=seed, options=options)
@@ -75,25 +76,25 @@ class SelfPlay(VectorWrapper):
     def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Let the learners act by ``actions`` and the others by their policies."""
         space = self.env.single_action_space
-        every = np.zeros((len(self._rows) + len(self._others), *(space.shape or ())), space.dtype)
-        every[self._rows] = actions
+        every = np.zeros((len(self.rows) + len(self._others), *(space.shape or ())), space.dtype)
+        every[self.rows] = actions
         count = len(self.opponents)
         for number, opponent in enumerate(self.opponents):
             here = self._world_of_others % count == number
             if here.any():
                 every[self._others[here]] = opponent({name: values[here] for name, values in self._seen.items()})
         observation, reward, terminated, truncated, info = self.env.step(every)
-        rows = self._rows
+        rows = self.rows
         return self._split(observation), reward[rows], terminated[rows], truncated[rows], self._learners_of(info)
 
     def _split(self, observation: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Keep what the others see, and return what the learners see."""
         self._seen = {name: values[self._others] for name, values in observation.items()}
-        return {name: values[self._rows] for name, values in observation.items()}
+        return {name: values[self.rows] for name, values in observation.items()}
 
     def _learners_of(self, info: dict[str, Any]) -> dict[str, Any]:
         """Return the learners' rows of infos, which may be nested."""
         return {
-            name: self._learners_of(values) if isinstance(values, dict) else values[self._rows]
+            name: self._learners_of(values) if isinstance(values, dict) else values[self.rows]
             for name, values in info.items()
         }

@@ -7,6 +7,7 @@ require("stable_baselines3")
 
 import numpy as np
 import pytest
+from gymnasium.wrappers.vector import RecordEpisodeStatistics
 from ledger import LedgerEnv
 from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback
@@ -14,6 +15,9 @@ from stable_baselines3.common.vec_env import VecMonitor
 
 from gym_batchnav.adapters.sb3 import SB3VecEnv
 from gym_batchnav.adapters.sb3_worlds import WorldDictRolloutBuffer
+from gym_batchnav.env.tasks import make_tag
+from gym_batchnav.task.meeting import Tag
+from gym_batchnav.worlds.selfplay import SelfPlay
 
 M = 3
 N = 2 * M
@@ -133,6 +137,31 @@ def test_steps_of_those_who_wait_are_left_out(make):
     wanted = rollout["rewards"] - rollout["values"]
     assert ended.sum() > 5
     np.testing.assert_allclose(rollout["advantages"][:-1][ended], wanted[:-1][ended], rtol=1e-5)
+
+
+def test_learners_of_self_play_keep_the_steps_in_which_they_acted(library, tmp_path, opened):
+    given = {"library": library, "sensors": (), "cache_dir": tmp_path, "num_episodes": 30, "max_episode_steps": LIMIT}
+    batch = opened(make_tag(N, task=Tag(M, num_runners=2, catch_distance=1.0), autoreset_mode="same_step", **given))
+    play = SelfPlay(batch, [True, True, False], [lambda seen: np.ones(len(seen["players"]), int)])
+    env = SB3VecEnv(RecordEpisodeStatistics(play))
+    model = PPO(
+        "MultiInputPolicy", env, n_steps=120, batch_size=60, n_epochs=1, seed=0,
+        rollout_buffer_class=WorldDictRolloutBuffer, rollout_buffer_kwargs={"env": env},
+    )  # fmt: skip
+    waiting = [batch.worlds.waiting()]
+    send = play.step
+
+    def step(actions):
+        result = send(actions)
+        waiting.append(batch.worlds.waiting())
+        return result
+
+    play.step = step
+    model.learn(120 * env.num_envs)
+    learns = np.tile([True, True, False], N // M)
+    acted = model.rollout_buffer.acted
+    np.testing.assert_array_equal(acted, ~np.array(waiting)[:-1, learns])
+    assert acted.shape == (120, env.num_envs) and 0 < (~acted).sum() < acted.size / 2
 
 
 def test_other_environments_are_refused(make):
