@@ -71,9 +71,10 @@ class RLGamesVecEnv(Adapter, IVecEnv):
         return {"obs": self._tensors(observation)}
 
     def step(self, actions: torch.Tensor) -> tuple[dict[str, Any], torch.Tensor, torch.Tensor, dict[str, Any]]:
-        """Act with ``actions`` [N]; return observations, rewards [N] float32, done [N] bool and infos."""
+        """Act with ``actions`` [N, ...]; return observations, rewards [N] float32, done [N] bool and infos."""
         # With one environment, rl_games' player drops the dimension.
-        observation, reward, terminated, truncated, info = self.env.step(actions.cpu().numpy().reshape(self.num_actors))
+        given = actions.cpu().numpy().reshape(self.num_actors, *(self.action_space.shape or ()))
+        observation, reward, terminated, truncated, info = self.env.step(given)
         infos = {
             "time_outs": self._tensors(truncated & ~terminated),
             "final_info": info.get("final_info", {}),

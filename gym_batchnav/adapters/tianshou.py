@@ -85,7 +85,7 @@ class TianshouVecEnv(Adapter, BaseVectorEnv):
         """Act in some environments; the others keep their state.
 
         Args:
-            action: [M] integers from 0 to 3.
+            action: [M] integers from 0 to 3, or [M, ...] as ``single_action_space`` of the batch states.
             id: Indices of M environments, or one index; all if not given.
 
         Returns:
@@ -93,7 +93,8 @@ class TianshouVecEnv(Adapter, BaseVectorEnv):
         """
         self._assert_is_not_closed()
         ids = self._ids(id)
-        actions = np.zeros(self.env_num, np.int64)
+        space = self.env.single_action_space
+        actions = np.zeros((self.env_num, *space.shape), space.dtype)
         actions[ids] = action
         paused = np.ones(self.env_num, bool)
         paused[ids] = False

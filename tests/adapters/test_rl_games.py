@@ -206,6 +206,19 @@ def test_games_that_are_played_are_counted_as_they_were(make, tmp_path, capsys, 
     np.testing.assert_allclose(np.array(printed, float), [end.mean(axis=0) for end in ends], atol=0.051)
 
 
+@pytest.mark.parametrize("count", [1, N])
+def test_continuous_actions_are_passed_on(make, count):
+    env, twin = (make(count=count, sensors=(), actions="velocity") for _ in range(2))
+    adapter = RLGamesVecEnv(env)
+    adapter.seed(0)
+    adapter.reset()
+    twin.reset(seed=0)
+    actions = np.full((count, *env.single_action_space.shape), 0.5, np.float32)
+    seen = adapter.step(torch.from_numpy(actions[0] if count == 1 else actions))[0]["obs"]
+    goal = "pointgoal_with_gps_compass"
+    np.testing.assert_array_equal(seen[goal].numpy(), twin.step(actions)[0][goal])
+
+
 def test_pictures_arrive_as_a_dict_without_a_copy(make):
     env = RLGamesVecEnv(make(height=12))
     env.seed(5)

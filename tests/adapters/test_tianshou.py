@@ -206,6 +206,19 @@ def test_environments_that_are_not_stepped_stand_still(ledger, twin):
         np.testing.assert_array_equal(seen[index], pictures[: len(seen[index])])
 
 
+@pytest.mark.parametrize("kind", ["velocity", "holonomic", "waypoint"])
+def test_continuous_actions_are_passed_on(settings, opened, kind):
+    keywords = {**settings, "sensors": (), "actions": kind}
+    env = TianshouVecEnv(opened(BatchNavEnv(N, autoreset_mode="same_step", **keywords)))
+    twin = opened(BatchNavEnv(N, autoreset_mode="disabled", **keywords))
+    env.reset(seed=0)
+    twin.reset(seed=0)
+    rows = np.array([0, 2])
+    actions = np.full((N, *twin.single_action_space.shape), 0.5, np.float32)
+    seen = env.step(actions[rows], id=rows)[0]
+    np.testing.assert_array_equal(seen[GOAL], twin.step(actions)[0][GOAL][rows])
+
+
 def test_an_episode_that_has_ended_is_reset_without_another_one_beginning(ledger):
     env = TianshouVecEnv(ledger)
     env.reset(seed=0)
