@@ -78,12 +78,12 @@ class PathToOthers(Measure):
 
     def begin(self, state: TaskState, indices: np.ndarray) -> None:
         """Measure the distances at the start."""
-        state.memory[self.name][indices] = self._distances(state)[indices]
+        state.memory[self.name][indices] = self._distances(state, state.agents.position)[indices]
 
     def update(self, state: TaskState, actions: np.ndarray, active: np.ndarray) -> None:
         """Measure the distances now."""
-        before = state.memory[self.name].copy()
-        now = self._distances(state)
+        before = self._before(state)
+        now = self._distances(state, state.agents.position)
         state.memory[self.name][:] = now
         state.memory["path_gained"][:] = np.where(active, now - before, 0)
 
@@ -91,8 +91,19 @@ class PathToOthers(Measure):
         """Return the distances [N]."""
         return state.memory[self.name]
 
-    def _distances(self, state: TaskState) -> np.ndarray:
-        """Return the distances [N]."""
+    def _before(self, state: TaskState) -> np.ndarray:
+        """Return the distances [N] before the step, to those that are still there: who left is no loss of distance."""
+        worlds = shared_worlds(state, "PathToOthers()")
+        before = state.memory[self.name].copy()
+        left: np.ndarray = np.any(~worlds.state.present[:, : worlds.num_agents], axis=1)
+        if left.any():
+            previous = np.ascontiguousarray(worlds.state.previous[:, : worlds.num_agents]).reshape(-1, 3)
+            rows = np.repeat(left, worlds.num_agents)
+            before[rows] = self._distances(state, previous, left)[rows]
+        return before
+
+    def _distances(self, state: TaskState, position: np.ndarray, chosen: np.ndarray | None = None) -> np.ndarray:
+        """Return the distances [N] between agents at positions [N, 3], in all worlds or those ``chosen`` [W] bool."""
         worlds = shared_worlds(state, "PathToOthers()")
         size = worlds.num_agents
         first, second = np.triu_indices(size, 1)
@@ -100,8 +111,8 @@ class PathToOthers(Measure):
             across = (first < self.num_runners) != (second < self.num_runners)
             first, second = first[across], second[across]
         rows = np.arange(0, state.num_envs, size)[:, None]
+        rows = rows if chosen is None else rows[chosen]
         one, other = (rows + first).ravel(), (rows + second).ravel()
-        position = state.agents.position
         between = np.empty(len(one))
         for slot in np.unique(state.agents.slot):
             here = state.agents.slot[one] == slot

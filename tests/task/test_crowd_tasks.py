@@ -140,6 +140,21 @@ def test_runners_win_when_time_runs_out(hall, tmp_path):
     env.close()
 
 
+def test_a_catch_is_no_loss_of_distance_to_the_next_runner(hall, tmp_path):
+    env = make(hall, Tag(num_agents=4, num_runners=2), num_agents=4, cache_dir=tmp_path)
+    env.reset(seed=0)
+    place(env, [(0, 0), (-3, 3), (0.6, 0), (-3, 0)], [0, 0, np.pi / 2, np.pi / 2])
+    env.step(np.array([2, 2, 1, 2]))
+    assert env.task_state.memory["caught"].tolist() == [True, False, False, False]
+    distance = env.navmesh_of(0).geodesic_distance
+    runner = np.repeat(env.agents.position[1:2], 2, axis=0)
+    before = distance(env.agents.position[2:], runner)
+    reward = env.step(np.array([2, 2, 1, 2]))[1]
+    np.testing.assert_allclose(reward[2:], 0.2 * (before - distance(env.agents.position[2:], runner)), atol=1e-5)
+    assert reward[2] > 0.02 and reward[0] == 0
+    env.close()
+
+
 def test_a_caught_runner_leaves_the_others(hall, tmp_path):
     env = make(hall, Tag(num_agents=3, num_runners=2), num_agents=3, cache_dir=tmp_path)
     env.reset(seed=0)
