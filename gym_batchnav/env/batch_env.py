@@ -404,7 +404,7 @@ class BatchNavEnv(BatchQueries, BatchAttributes, VectorEnv):
 
         Args:
             position: [N, 3], metres, each navigable (see ``NavMesh.snap``).
-            heading: [N], radians.
+            heading: [N], radians, stored from -pi to pi.
             mask: [N] bool, the agents to move; all by default.
             pitch: [N], radians by which the agents tilt their cameras, from -pi/2 to pi/2, up positive. By default they
                 keep their pitch.

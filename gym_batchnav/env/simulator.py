@@ -264,7 +264,7 @@ class Simulator:
         Args:
             indices: [M] int, the agents.
             position: [M, 3], metres, each navigable.
-            heading: [M], radians.
+            heading: [M], radians, stored from -pi to pi.
             pitch: [M], radians, at most ``MAX_PITCH`` up and down; None to keep it.
 
         Raises:
@@ -285,11 +285,12 @@ class Simulator:
                 point = position[here][~navigable][0]
                 raise ValueError(f"{point} is not navigable in {self.library.name(slot)!r}: snap it, or choose another")
             snapped[here], polygon[here] = self.navigation(slot).snap_with_polygon(position[here])
-        self._place(indices, polygon, snapped, heading)
+        turned = np.where(np.abs(heading) <= np.float32(np.pi), heading, (heading + np.pi) % (2 * np.pi) - np.pi)
+        self._place(indices, polygon, snapped, turned)
         if pitch is not None:
             self.agents.pitch[indices] = np.clip(pitch, -MAX_PITCH, MAX_PITCH)
         if self.worlds is not None:
-            self.worlds.copy_agents(self.agents)
+            self.worlds.put_agents(indices, self.agents)
         self._update_distance()
 
     def shortest_path_actions(self, goal_radius: float) -> np.ndarray:

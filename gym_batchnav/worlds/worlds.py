@@ -231,6 +231,12 @@ class Worlds:
         self.state.position[:, ours] = agents.position.reshape(*shape, 3)
         self.state.heading[:, ours] = agents.heading.reshape(shape)
 
+    def put_agents(self, indices: np.ndarray, agents: AgentState) -> None:
+        """Take note that agents ``indices`` [M] were put elsewhere, which is no motion of theirs."""
+        self.copy_agents(agents)
+        world, column = np.divmod(indices, self.num_agents)
+        self.state.previous[world, column] = self.state.position[world, column]
+
     def _slots(self, agents: AgentState) -> np.ndarray:
         """Return the slots [W] int32 of the worlds' scenes."""
         return np.ascontiguousarray(agents.slot[:: self.num_agents])

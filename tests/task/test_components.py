@@ -217,6 +217,16 @@ class TestProtocol:
         with pytest.raises(KeyError, match="sensor 'gps': add it to the task's sensors; the known ones are 'facing'"):
             env.task_state.reading("gps")
 
+    def test_headings_are_stored_within_a_turn(self, make):
+        env = make(3, task=PointNav(), sensors=(Heading(),))
+        env.reset(seed=0)
+        given = np.array([5.0, -np.pi, 1.25])
+        seen = env.set_pose(env.agents.position, given)
+        np.testing.assert_allclose(seen["heading"][:, 0], [5 - 2 * np.pi, -np.pi, 1.25], atol=1e-6)
+        assert env.observation_space.contains(seen)
+        for far in (np.pi, 101.0, -1e4):
+            assert env.observation_space.contains(env.set_pose(env.agents.position, np.full(3, far)))
+
     def test_readings_of_another_state_are_not_observed(self, make):
         env = make(2, task=PointNav(), sensors=(Compass(),))
         start = env.reset(seed=0)[0]["compass"]

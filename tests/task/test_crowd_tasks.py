@@ -155,6 +155,19 @@ def test_a_catch_is_no_loss_of_distance_to_the_next_runner(hall, tmp_path):
     env.close()
 
 
+def test_who_is_put_elsewhere_has_no_speed(hall, tmp_path):
+    env = make(hall, SocialNav(), cache_dir=tmp_path, measures=MEASURES)
+    env.reset(seed=0)
+    env.step(np.array([1, 1]))
+    y = env.agents.position[0, 1]
+    pose = np.array([[0, y, 0], [0, y, -2]]), np.zeros(2)
+    seen = env.set_pose(*pose, np.array([True, False]))["nearest_bodies"]
+    np.testing.assert_array_equal(seen[1, :, 2:4], 0)
+    seen = env.set_pose(*pose)["nearest_bodies"]
+    np.testing.assert_allclose(seen[0, 0], [2, 0, 0, 0, 1], atol=1e-3)
+    env.close()
+
+
 def test_a_caught_runner_leaves_the_others(hall, tmp_path):
     env = make(hall, Tag(num_agents=3, num_runners=2), num_agents=3, cache_dir=tmp_path)
     env.reset(seed=0)
