@@ -57,13 +57,14 @@ class _Episodes(NamedTuple):
     values: np.ndarray  # [E, 8] float64: start (3), heading, goal (3), distance
 
 
-def read_episodes(path: str | Path) -> dict[str, EpisodeSet]:
+def read_episodes(path: str | Path, scene: str | None = None) -> dict[str, EpisodeSet]:
     """Read the episodes of a Habitat PointNav dataset.
 
     The file may hold several scenes. If it has no episodes, the files in the folder ``content/`` next to it are read.
 
     Args:
         path: A ``.json`` or ``.json.gz`` file.
+        scene: The only scene to read from ``content/``, as the stem of its file there; all by default.
 
     Returns:
         One EpisodeSet per scene, by the scene's name. That is the stem of the file in its ``scene_id``, with the fewest
@@ -79,7 +80,7 @@ def read_episodes(path: str | Path) -> dict[str, EpisodeSet]:
     by_scene = _by_scene(path, rows, 0)
     if not rows:
         num_rows = 0
-        for part in content_of(path):  # each is reduced to arrays before the next is read
+        for part in content_of(path, scene):  # each is reduced to arrays before the next is read
             rows, size = _read_rows(part, size)
             for parts, found in _by_scene(part, rows, num_rows).items():
                 by_scene.setdefault(parts, []).extend(found)
@@ -105,9 +106,13 @@ def state_of_files(path: Path) -> tuple[FileState, ...]:
     return tuple((str(file), stat.st_mtime_ns, stat.st_size) for file, stat in status)
 
 
-def content_of(path: Path) -> list[Path]:
-    """Return the files of the folder ``content/`` next to a dataset's top-level file."""
-    return sorted((path.parent / "content").glob("*.json*"))
+def content_of(path: Path, scene: str | None = None) -> list[Path]:
+    """Return the files of the folder ``content/`` next to a dataset's top-level file: all, or those of one scene.
+
+    Habitat names each file after its scene (``content/TEEsavR23oF.json.gz``), and so reads some scenes of many.
+    """
+    files = sorted((path.parent / "content").glob("*.json*"))
+    return files if scene is None else [file for file in files if scene_stem(file.name) == scene]
 
 
 def scene_name_in(by_scene: Collection[str], aliases: Iterable[str]) -> str | None:
@@ -251,7 +256,7 @@ def read_document(path: Path, before: Size) -> tuple[dict[str, Any], Size]:
     if size.num_bytes > MAX_TOTAL_BYTES or size.num_items > MAX_TOTAL_ITEMS:
         raise ValueError(
             f"{path}: this file and those before it exceed {MAX_TOTAL_BYTES:,} bytes or {MAX_TOTAL_ITEMS:,} entries: "
-            "take files out of the folder"
+            "name the files in content/ after their scenes, as Habitat does, or pass one of them"
         )
     try:
         document = json.loads(text)

@@ -46,7 +46,9 @@ class _Row(NamedTuple):
     key: str  # of its view points
 
 
-def read_object_episodes(path: str | Path, categories: Sequence[str] | None = None) -> dict[str, EpisodeSet]:
+def read_object_episodes(
+    path: str | Path, categories: Sequence[str] | None = None, scene: str | None = None
+) -> dict[str, EpisodeSet]:
     """Read the episodes of a Habitat ObjectNav dataset.
 
     The file may hold several scenes. If it has no episodes, the files in the folder ``content/`` next to it are read.
@@ -54,6 +56,7 @@ def read_object_episodes(path: str | Path, categories: Sequence[str] | None = No
     Args:
         path: A ``.json`` or ``.json.gz`` file.
         categories: The task's categories, which number those of the episodes; None for those of the episodes in order.
+        scene: The only scene to read from ``content/``, as the stem of its file there; all by default.
 
     Returns:
         One EpisodeSet per scene, by the scene's name; see ``habitat.read_episodes``. Habitat's ``tv_monitor`` counts as
@@ -69,7 +72,7 @@ def read_object_episodes(path: str | Path, categories: Sequence[str] | None = No
     found: dict[tuple[str, ...], list[tuple[_Row, _Set]]] = {}
     size = _read_file(path, Size(0, 0), categories, found)
     if not found:
-        for part in content_of(path):
+        for part in content_of(path, scene):
             size = _read_file(part, size, categories, found)
     if not found:
         raise ValueError(f"{path}: there are no episodes in it or in the files of a folder content/ next to it")

@@ -12,7 +12,14 @@ import numpy as np
 
 from gym_batchnav.episodes.episode_set import EPISODE_ARRAYS, EpisodeSet, check_episode_arrays
 from gym_batchnav.episodes.flight import FlightEpisodes
-from gym_batchnav.episodes.habitat import FileState, read_episodes, scene_name_in, state_of_files
+from gym_batchnav.episodes.habitat import (
+    FileState,
+    content_of,
+    read_episodes,
+    scene_name_in,
+    scene_stem,
+    state_of_files,
+)
 from gym_batchnav.episodes.habitat_objects import read_object_episodes
 from gym_batchnav.episodes.samplers import EpisodeSampler, ObjectEpisodes, PointEpisodes, is_rebuildable
 from gym_batchnav.library.cache import DiskCache
@@ -162,8 +169,9 @@ class NavigationPreparer:
             raise ValueError(f"episode_file='{file}': no file can be read for {self.sampler!r}: leave episode_file out")
         categories = self.sampler.categories if isinstance(self.sampler, ObjectEpisodes) else None
         origin = f"episode_file='{file}'" if self.episode_file else f"'{file}'"
+        aliases = (scene.name, str(scene.metadata.get("path", "")))
         try:
-            by_scene = _read_episodes_once(file, state_of_files(file), categories)
+            by_scene = _dataset_with(file, categories, aliases)
         except (ValueError, FileNotFoundError) as error:
             if self.episode_file is None:
                 raise
@@ -171,7 +179,7 @@ class NavigationPreparer:
             raise kind(f"episode_file= cannot be used: {error}") from error
         where = f"{origin}, scene {scene.name!r}"
         try:
-            name = scene_name_in(by_scene, (scene.name, str(scene.metadata.get("path", ""))))
+            name = scene_name_in(by_scene, aliases)
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from error
         if name is None:
@@ -181,12 +189,26 @@ class NavigationPreparer:
         return fit(by_scene[name], navmesh, where)
 
 
+def _dataset_with(file: Path, categories: tuple[str, ...] | None, aliases: tuple[str, ...]) -> dict[str, EpisodeSet]:
+    """Read the file of a scene alone if the dataset has one in ``content/``, and otherwise the whole dataset.
+
+    Habitat's sets for training have up to 800 such files and ten million episodes, which no one could keep in memory.
+    """
+    state = state_of_files(file)
+    for stem in dict.fromkeys(map(scene_stem, aliases)):
+        if content_of(file, stem):
+            by_scene = _read_episodes_once(file, state, categories, stem)
+            if any(scene_stem(name) == stem for name in by_scene):
+                return by_scene
+    return _read_episodes_once(file, state, categories, None)
+
+
 @lru_cache(maxsize=1)
 def _read_episodes_once(
-    file: Path, state: tuple[FileState, ...], categories: tuple[str, ...] | None
+    file: Path, state: tuple[FileState, ...], categories: tuple[str, ...] | None, stem: str | None
 ) -> dict[str, EpisodeSet]:
     """Read a dataset of PointNav, or of ObjectNav with categories, once for all scenes, and again when it changes."""
-    return read_episodes(file) if categories is None else read_object_episodes(file, categories)
+    return read_episodes(file, stem) if categories is None else read_object_episodes(file, categories, stem)
 
 
 def _episode_file_beside(scene: Scene) -> Path | None:

@@ -148,6 +148,7 @@ def test_an_empty_top_level_file_stands_for_its_content_folder(tmp_path):
     write(tmp_path / "content" / "Other.json.gz", [row(scene_id="Other.glb")])
     found = read_episodes(write(tmp_path / "val.json.gz", []))
     assert {name: len(episodes) for name, episodes in found.items()} == {"Cantwell": 2, "Other": 1}
+    assert list(read_episodes(tmp_path / "val.json.gz", "Other")) == ["Other"]
 
 
 def test_what_is_written_reads_back_and_is_the_same_bytes_each_time(tmp_path):

@@ -131,6 +131,8 @@ def test_scenes_are_read_from_the_content_folder(file, tmp_path):
     file.rename(tmp_path / "content" / "furnished.json.gz")
     (tmp_path / "val.json").write_text('{"episodes": [], "category_to_task_category_id": {"crate": 0}}')
     assert len(read_object_episodes(tmp_path / "val.json", CATEGORIES)["furnished"]) == 25
+    (tmp_path / "content" / "another.json.gz").write_bytes(b"not read")
+    assert len(read_object_episodes(tmp_path / "val.json", CATEGORIES, "furnished")["furnished"]) == 25
 
 
 def test_view_points_off_the_navmesh_are_left_out(sampled, file):

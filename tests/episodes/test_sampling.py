@@ -134,10 +134,28 @@ def test_a_part_of_a_dataset_that_changes_is_read_anew(tmp_path, navmesh, episod
     preparer = NavigationPreparer(episode_file=tmp_path / "val.json.gz")
     (tmp_path / "content").mkdir()
     for count in (5, 7):
-        write_episodes(few(count), tmp_path / "content" / "room.json.gz")
+        write_episodes(few(count), tmp_path / "content" / "some.json.gz")
         assert len(preparer.episodes(box_room(), navmesh)) == count
     write_episodes(few(2), tmp_path / "content" / "more.json.gz")
     assert len(preparer.episodes(box_room(), navmesh)) == 9
+    for count in (3, 4):
+        write_episodes(few(count), tmp_path / "content" / "room.json.gz")
+        assert len(preparer.episodes(box_room(), navmesh)) == count
+
+
+def test_of_a_large_dataset_only_the_file_of_the_scene_is_read(tmp_path, navmesh, episodes):
+    (tmp_path / "content").mkdir()
+    write_episodes({}, tmp_path / "train.json.gz")
+    write_episodes({"data/hm3d/00800-room/room.basis.glb": episodes}, tmp_path / "content" / "room.json.gz")
+    (tmp_path / "content" / "other.json.gz").write_bytes(b"not read")
+    preparer = NavigationPreparer(episode_file=tmp_path / "train.json.gz")
+    for metadata in ({}, {"path": str(tmp_path / "00800-room" / "room.basis.glb")}):
+        scene = replace(box_room(), name="room", metadata=metadata)
+        assert len(preparer.episodes(scene, navmesh)) == len(episodes)
+    # A file that is named after a scene and has another's episodes is one of many.
+    write_episodes({"castle.glb": episodes}, tmp_path / "content" / "other.json.gz")
+    write_episodes({"other.glb": episodes}, tmp_path / "content" / "rest.json.gz")
+    assert len(preparer.episodes(replace(box_room(), name="other"), navmesh)) == len(episodes)
 
 
 def test_a_dataset_for_other_scenes_is_refused_by_name(tmp_path, episodes):

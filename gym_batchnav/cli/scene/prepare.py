@@ -129,7 +129,7 @@ def prepare(
 
 def _check(cache: DiskCache, episode_file: Path | None, task: PreparedTask) -> None:
     """Raise an error early if the cache cannot be written or the episode file cannot be read."""
-    from gym_batchnav.episodes.habitat import read_episodes
+    from gym_batchnav.episodes.habitat import content_of, read_episodes, scene_stem
     from gym_batchnav.episodes.habitat_objects import read_object_episodes
     from gym_batchnav.system.storage import is_writable
 
@@ -141,4 +141,8 @@ def _check(cache: DiskCache, episode_file: Path | None, task: PreparedTask) -> N
             "environment variable GYM_BATCHNAV_CACHE"
         )
     if episode_file is not None:
-        (read_object_episodes if task is PreparedTask.OBJECTNAV else read_episodes)(episode_file)
+        first = next((scene_stem(part.name) for part in content_of(episode_file)), None)  # each scene reads its own
+        if task is PreparedTask.OBJECTNAV:
+            read_object_episodes(episode_file, scene=first)
+        else:
+            read_episodes(episode_file, first)
