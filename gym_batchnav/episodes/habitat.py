@@ -64,7 +64,8 @@ def read_episodes(path: str | Path, scene: str | None = None) -> dict[str, Episo
 
     Args:
         path: A ``.json`` or ``.json.gz`` file.
-        scene: The only scene to read from ``content/``, as the stem of its file there; all by default.
+        scene: The only scene to read from ``content/``, as the stem of its file there; all by default. Its file may hold
+            no episode.
 
     Returns:
         One EpisodeSet per scene, by the scene's name. That is the stem of the file in its ``scene_id``, with the fewest
@@ -85,7 +86,7 @@ def read_episodes(path: str | Path, scene: str | None = None) -> dict[str, Episo
             for parts, found in _by_scene(part, rows, num_rows).items():
                 by_scene.setdefault(parts, []).extend(found)
             num_rows += len(rows)
-    if not by_scene:
+    if not by_scene and scene is None:
         raise ValueError(f"{path}: there are no episodes in it or in the files of a folder content/ next to it")
     names = names_of(path, list(by_scene))
     merged: dict[str, list[_Episodes]] = {}

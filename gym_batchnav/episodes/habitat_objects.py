@@ -56,7 +56,8 @@ def read_object_episodes(
     Args:
         path: A ``.json`` or ``.json.gz`` file.
         categories: The task's categories, which number those of the episodes; None for those of the episodes in order.
-        scene: The only scene to read from ``content/``, as the stem of its file there; all by default.
+        scene: The only scene to read from ``content/``, as the stem of its file there; all by default. Its file may hold
+            no episode.
 
     Returns:
         One EpisodeSet per scene, by the scene's name; see ``habitat.read_episodes``. Habitat's ``tv_monitor`` counts as
@@ -74,7 +75,7 @@ def read_object_episodes(
     if not found:
         for part in content_of(path, scene):
             size = _read_file(part, size, categories, found)
-    if not found:
+    if not found and scene is None:
         raise ValueError(f"{path}: there are no episodes in it or in the files of a folder content/ next to it")
     categories = categories or list(dict.fromkeys(row.category for rows in found.values() for row, _ in rows))
     names = names_of(path, list(found))

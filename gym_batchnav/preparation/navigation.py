@@ -192,7 +192,7 @@ class NavigationPreparer:
 def _dataset_with(file: Path, categories: tuple[str, ...] | None, aliases: tuple[str, ...]) -> dict[str, EpisodeSet]:
     """Read the file of a scene alone if the dataset has one in ``content/``, and otherwise the whole dataset.
 
-    Habitat's sets for training have up to 800 such files and ten million episodes, which no one could keep in memory.
+    Habitat's training splits have up to 800 such files with ten million episodes, too many to keep in memory.
     """
     state = state_of_files(file)
     for stem in dict.fromkeys(map(scene_stem, aliases)):

@@ -156,6 +156,10 @@ def test_of_a_large_dataset_only_the_file_of_the_scene_is_read(tmp_path, navmesh
     write_episodes({"castle.glb": episodes}, tmp_path / "content" / "other.json.gz")
     write_episodes({"other.glb": episodes}, tmp_path / "content" / "rest.json.gz")
     assert len(preparer.episodes(replace(box_room(), name="other"), navmesh)) == len(episodes)
+    # A file without episodes says as little as none.
+    write_episodes({}, tmp_path / "content" / "room.json.gz")
+    with pytest.raises(ValueError, match="has no episode for scene 'room': it has scenes castle, other"):
+        preparer.episodes(box_room(), navmesh)
 
 
 def test_a_dataset_for_other_scenes_is_refused_by_name(tmp_path, episodes):

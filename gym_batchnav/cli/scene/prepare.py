@@ -141,7 +141,7 @@ def _check(cache: DiskCache, episode_file: Path | None, task: PreparedTask) -> N
             "environment variable GYM_BATCHNAV_CACHE"
         )
     if episode_file is not None:
-        first = next((scene_stem(part.name) for part in content_of(episode_file)), None)  # each scene reads its own
+        first = next((scene_stem(part.name) for part in content_of(episode_file)), None)  # one of many will do
         if task is PreparedTask.OBJECTNAV:
             read_object_episodes(episode_file, scene=first)
         else:
