@@ -19,7 +19,7 @@ import tempfile
 import time
 from typing import NamedTuple
 
-from gym_batchnav.bench import FREE_MOPS, calibrate
+from gym_batchnav.system.calibration import FREE_MOPS, calibrate
 
 FIRST_SCRIPT = """
 import gymnasium, gym_batchnav

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import gymnasium
 
-from gym_batchnav.system.kernels import use_versioned_kernel_cache
-
 if TYPE_CHECKING:
     from gym_batchnav.actions.continuous import HolonomicActions, VelocityActions, WaypointActions
     from gym_batchnav.actions.discrete import DiscreteActions
@@ -113,9 +111,6 @@ try:
     __version__ = version("gym-batchnav")
 except PackageNotFoundError:  # run from a checkout that is not installed
     __version__ = "0.0.0"
-
-
-use_versioned_kernel_cache()  # before any kernel is imported
 
 
 def __getattr__(name: str) -> Any:

@@ -11,7 +11,6 @@ from typing import Any
 
 import numba
 import numpy as np
-from numba import njit
 
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.geometry import Camera, view_matrices
@@ -22,13 +21,11 @@ from gym_batchnav.library.sources import SceneSpec, scene_sources
 from gym_batchnav.navmesh.mesh import NavMeshSettings
 from gym_batchnav.preparation.navigation import NavigationPreparer, cached_drops
 from gym_batchnav.render.embree.renderer import processor_name
-from gym_batchnav.system.jit import ENTRY
+from gym_batchnav.system.calibration import calibrate
 from gym_batchnav.system.process import num_processors
 
 NUM_SLICES = 10
 TAPE_STEPS = 100
-CALIBRATION_OPERATIONS = 4_000_000
-FREE_MOPS = 500.0  # what ``calibrate`` returns on an idle machine like that of the promised speeds
 
 
 def bench_step(
@@ -216,28 +213,6 @@ def threads_of_numba(count: int | None) -> Iterator[None]:
         yield
     finally:
         numba.set_num_threads(before)
-
-
-def calibrate() -> float:
-    """Return the million operations/s of a fixed loop on one thread, to separate changes of the machine's speed."""
-    start = time.perf_counter()
-    _calibration_loop(CALIBRATION_OPERATIONS)
-    return CALIBRATION_OPERATIONS / (time.perf_counter() - start) / 1e6
-
-
-@njit(**ENTRY)
-def _calibration_loop(count: int) -> int:
-    """Mix ``count`` random numbers (xorshift) into a table of 32 KiB; each place depends on the previous one."""
-    table = np.zeros(4096, np.uint64)
-    state = np.uint64(88172645463325252)
-    for _ in range(count):
-        state ^= state << np.uint64(13)
-        state ^= state >> np.uint64(7)
-        state ^= state << np.uint64(17)
-        place = state & np.uint64(4095)
-        table[place] += state
-        state ^= table[place]
-    return table.sum()
 
 
 def _shortest_path_tape(env: BatchNavEnv) -> list[np.ndarray]:

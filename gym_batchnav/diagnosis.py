@@ -23,6 +23,8 @@ from gym_batchnav.render.api import (
     is_software,
     opengl_remedy,
 )
+from gym_batchnav.system.code import PACKAGE
+from gym_batchnav.system.kernels import kernel_folder
 from gym_batchnav.system.process import num_processors
 from gym_batchnav.system.storage import is_writable
 from gym_batchnav.system.wording import counted
@@ -125,7 +127,10 @@ def diagnose() -> Diagnosis:
     embree, embree_error = _find_embree()
     renderer, reason = explain_auto(graphics, embree is not None)
     cuda_error = cuda_unavailable_reason()
-    caches = {"machine code": _folder(_kernel_folder()), "scenes": _folder(DiskCache().directory)}
+    caches = {
+        "machine code": _folder(kernel_folder() or PACKAGE / "__pycache__"),
+        "scenes": _folder(DiskCache().directory),
+    }
     found = Diagnosis(
         {"gym-batchnav": gym_batchnav.__version__, "python": platform.python_version(), **_package_versions()},
         graphics, embree, embree_error, renderer, reason, cuda_error, _threads(), caches,
@@ -305,11 +310,6 @@ def _threading_layer() -> str:
                 _LOAD_LAYER[layer]()
                 return layer
     return "none"
-
-
-def _kernel_folder() -> Path:
-    """Return the folder in which Numba keeps machine code."""
-    return Path(os.environ.get("NUMBA_CACHE_DIR", Path(gym_batchnav.__file__).parent / "__pycache__"))
 
 
 def _folder(path: Path) -> Folder:

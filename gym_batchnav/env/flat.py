@@ -9,23 +9,20 @@ import numpy as np
 from gymnasium.spaces import Box
 from gymnasium.vector import AutoresetMode, VectorWrapper
 from gymnasium.vector.utils import batch_space
-from numba import njit
 
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.env.cameras import scatter
+from gym_batchnav.env.interleave import NUM_GOAL_VALUES, interleave
 from gym_batchnav.env.rig import ONLY
 from gym_batchnav.env.single import SingleEnv
 from gym_batchnav.env.tasks import make_pointnav
 from gym_batchnav.geometry import Camera
-from gym_batchnav.system.jit import ENTRY
 from gym_batchnav.task.sensors import PointGoal
 
 GOAL = PointGoal.name
 # The camera is low because obstacles are low: rays at 0.25 m hit 98 to 99% of them, rays at the usual 1.25 m only 79 to
 # 84%. Lower rays would hit things that agents step over (up to 0.2 m). A wide view shows the sides of doorways.
 SCAN_CAMERA = Camera(width=64, height=1, hfov_deg=120.0, eye_height=0.25)
-
-NUM_GOAL_VALUES = 3
 
 
 def encode_goal(goal: np.ndarray) -> np.ndarray:
@@ -194,47 +191,8 @@ class ImageObservation(OneArray):
         goal = encode_goal(observation[GOAL])
         levels = np.rint(goal * np.array([127, 127, 255]) + np.array([128, 128, 0])).astype(np.uint8)
         image = np.empty((len(goal), *self._shape), np.uint8)
-        _interleave(observation.get("rgb"), observation.get("depth"), self._depth_scale, levels, image)
+        interleave(observation.get("rgb"), observation.get("depth"), self._depth_scale, levels, image)
         return image
-
-
-@njit(**ENTRY)
-def _interleave(
-    rgb: np.ndarray | None, depth: np.ndarray | None, depth_scale: np.float32, levels: np.ndarray, image: np.ndarray
-) -> None:
-    """Interleave the channels of images.
-
-    The kernel is serial: one thread finishes hundreds of images in less time than it takes to wake others.
-
-    Args:
-        rgb: [M, H, W, 3] uint8, or None.
-        depth: [M, H, W, 1] float32, or None.
-        depth_scale: Levels per unit of depth.
-        levels: [M, 3] uint8, the goals' channels.
-        image: [M, H, W, C] uint8, written.
-    """
-    # The compiler removes the branches for None and then knows C, which it needs for vector instructions.
-    num_colors = 0 if rgb is None else 3
-    first = num_colors if depth is None else num_colors + 1  # of the goal's channels
-    channels = first + NUM_GOAL_VALUES
-    for n in range(len(image)):
-        cos = levels[n, 0]
-        sin = levels[n, 1]
-        nearness = levels[n, 2]
-        pixels = image[n].reshape(-1)
-        colors = None if rgb is None else rgb[n].reshape(-1)
-        depths = None if depth is None else depth[n].reshape(-1)
-        for p in range(len(pixels) // channels):
-            at = p * channels
-            if colors is not None:
-                for k in range(3):
-                    pixels[at + k] = colors[3 * p + k]
-            if depths is not None:
-                # Adding a half rounds, since the conversion to a byte truncates.
-                pixels[at + num_colors] = np.uint8(depths[p] * depth_scale + np.float32(0.5))
-            pixels[at + first] = cos
-            pixels[at + first + 1] = sin
-            pixels[at + first + 2] = nearness
 
 
 def make_scan(num_envs: int = 1, *, camera: Camera | None = None, **keywords: Any) -> ScanObservation:

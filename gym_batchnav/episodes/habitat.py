@@ -64,8 +64,8 @@ def read_episodes(path: str | Path, scene: str | None = None) -> dict[str, Episo
 
     Args:
         path: A ``.json`` or ``.json.gz`` file.
-        scene: The only scene to read from ``content/``, as the stem of its file there; all by default. Its file may hold
-            no episode.
+        scene: The only scene to read from ``content/``, as the stem of its file there; all by default. The
+            file may hold no episode.
 
     Returns:
         One EpisodeSet per scene, by the scene's name. That is the stem of the file in its ``scene_id``, with the fewest

@@ -13,9 +13,9 @@ PACKAGE = Path(__file__).parents[1]
 _NAME = PACKAGE.name
 _HAS_SOURCES = (PACKAGE / "system" / "code.py").is_file()
 _ONLY_FOR_TYPES = re.compile(r"^if TYPE_CHECKING:\n(?:[ \t]+.*\n|\n)+", re.MULTILINE)
-_IMPORT = re.compile(
-    rf"^[ \t]*(?:from[ \t]+({_NAME}[\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^\n]*)|import[ \t]+([^\n]*))", re.MULTILINE
-)
+_STATEMENT = rf"(?:from[ \t]+({_NAME}[\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^\n]*)|import[ \t]+([^\n]*))"
+_IMPORT = re.compile(rf"^[ \t]*{_STATEMENT}", re.MULTILINE)
+_IMPORT_AT_START = re.compile(rf"^{_STATEMENT}", re.MULTILINE)
 _SHOWS = f"{_NAME}.viz"  # lower packages import it only for pictures in notebooks
 
 
@@ -34,14 +34,14 @@ def code_digest(*roots: str, without: tuple[str, ...] = (), packages: tuple[str,
         64 hexadecimal digits.
     """
     if not _HAS_SOURCES:
-        return _digest_of([], (*packages, "gym-batchnav"))
-    return _digest_of(closure(roots, without), packages)
+        return digest_of([], (*packages, "gym-batchnav"))
+    return digest_of(closure(roots, without), packages)
 
 
 def folder_digest(*folders: str, packages: tuple[str, ...] = (), package: Path = PACKAGE) -> str:
     """Return the SHA-256 of all sources in folders, and of package versions; see ``code_digest``."""
     files = sorted(file for folder in folders for file in _sources_in(package / folder))
-    return _digest_of(files, packages if files else (*packages, "gym-batchnav"), package)
+    return digest_of(files, packages if files else (*packages, "gym-batchnav"), package)
 
 
 def closure(roots: Iterable[str], without: tuple[str, ...] = (), package: Path = PACKAGE) -> list[Path]:
@@ -65,6 +65,35 @@ def closure(roots: Iterable[str], without: tuple[str, ...] = (), package: Path =
             found.add(file)
             todo += _imported_by(file, package)
     return sorted(found)
+
+
+def imported_at_start(files: Iterable[Path], package: Path = PACKAGE) -> list[Path]:
+    """Return modules and the modules of this package whose names they can read once they are imported, sorted.
+
+    Unlike in ``closure``, imports inside functions do not count, nor do parent packages, which a module runs but
+    does not read.
+    """
+    todo = list(files)
+    found: set[Path] = set()
+    while todo:
+        file = todo.pop()
+        if file not in found:
+            found.add(file)
+            todo += _read_at_start(file, package)
+    return sorted(found)
+
+
+@cache
+def _read_at_start(file: Path, package: Path) -> tuple[Path, ...]:
+    """Return the files of this package from which a module imports names when it starts."""
+    found = set()
+    for origin, items, modules in _IMPORT_AT_START.findall(file.read_text("utf-8")):
+        names = [f"{origin}.{item}" for item in re.findall(r"\w+", items)]
+        for name in names if origin else re.findall(rf"\b{_NAME}[\w.]*", modules):
+            path = package.joinpath(*name.split(".")[1:])
+            candidates = (path.with_suffix(".py"), path / "__init__.py", path.parent.with_suffix(".py"))
+            found.add(next((one for one in candidates if one.is_file()), path.parent / "__init__.py"))
+    return tuple(found)
 
 
 @cache
@@ -97,8 +126,9 @@ def _sources_in(path: Path) -> list[Path]:
     return [path] if path.is_file() else list(path.rglob("*.py"))
 
 
-def _digest_of(files: Iterable[Path], packages: Iterable[str], package: Path = PACKAGE) -> str:
-    digest = hashlib.sha256()
+def digest_of(files: Iterable[Path], packages: Iterable[str], package: Path = PACKAGE, salt: str = "") -> str:
+    """Return the SHA-256 of files of the package, of the versions of other packages, and of a string."""
+    digest = hashlib.sha256(salt.encode())
     for file in files:
         content = file.read_bytes()
         digest.update(f"{file.relative_to(package).as_posix()} {len(content)} ".encode())

@@ -19,7 +19,6 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
@@ -29,6 +28,7 @@ import numba
 from numba import njit
 from numba.core import event
 
+from gym_batchnav.system.kernels import kernel_folder, kernels_digest
 from gym_batchnav.system.process import is_frozen, num_processors
 from gym_batchnav.system.progress import PATIENCE, late_progress
 
@@ -80,8 +80,7 @@ def compile_ahead(workloads: Sequence[Workload], processes: int | None = None) -
     """
     started = time.perf_counter()
     directory = cache_directory()
-    state = _state()
-    marks = {work: directory / f"compiled-{_digest(state, work.as_json())}" for work in workloads}
+    marks = {work: directory / f"compiled-{_digest(work)}" for work in workloads}
     todo = [work for work, mark in marks.items() if not mark.exists() and not is_frozen()]
     failures: list[str] = []
     if todo and not _config("DISABLE_JIT"):
@@ -97,8 +96,8 @@ def compile_ahead(workloads: Sequence[Workload], processes: int | None = None) -
 
 
 def cache_directory() -> Path:
-    """Return the folder of Numba's cache, that of this module's own kernel."""
-    return Path(str(_probe.stats.cache_path))
+    """Return the folder of machine code, this package's if it can be written to and otherwise Numba's."""
+    return kernel_folder() or Path(str(_probe.stats.cache_path))
 
 
 @njit(cache=True)
@@ -111,19 +110,12 @@ def _config(name: str) -> Any:
     return vars(numba.config)[name]
 
 
-@cache
-def _state() -> str:
-    """Return all that makes Numba recompile: the package's sources, versions and the processor."""
-    sources = []
-    for path in sorted(_PACKAGE.rglob("*.py")):
-        status = path.stat()
-        sources.append((path.relative_to(_PACKAGE).as_posix(), status.st_size, status.st_mtime_ns))
+def _digest(work: Workload) -> str:
+    """Return a digest of a workload, of its module, and of what makes Numba compile again: kernels and processor."""
+    source = Path(str(import_module(work.function.__module__).__file__)).read_bytes()
     machine = (llvm.get_process_triple(), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
-    return repr((sources, numba.__version__, sys.version, machine))
-
-
-def _digest(*texts: str) -> str:
-    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:24]
+    text = repr((work.as_json(), source, kernels_digest(), machine))
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
 def _run_all(

@@ -11,6 +11,15 @@ from typing import Any
 
 import numpy as np
 
+
+def _use_kernel_cache() -> None:
+    from gym_batchnav.system.kernels import use_kernel_cache  # late: no kernel depends on where it is stored
+
+    use_kernel_cache()
+
+
+_use_kernel_cache()
+
 ENTRY: dict[str, Any] = {"cache": True, "nogil": True, "no_cfunc_wrapper": True}  # for kernels that Python calls
 INNER: dict[str, Any] = {**ENTRY, "no_cpython_wrapper": True}  # for kernels that only kernels call
 

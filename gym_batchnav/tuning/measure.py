@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gym_batchnav.bench import bench_step, calibrate, threads_of_numba
+from gym_batchnav.bench import bench_step, threads_of_numba
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.env.settings import check_choice
 from gym_batchnav.geometry import Camera
@@ -18,6 +18,7 @@ from gym_batchnav.library.features import SceneFeatures, scene_features
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.library.sources import SceneSpec, scene_sources
 from gym_batchnav.render.api import is_software
+from gym_batchnav.system.calibration import calibrate
 from gym_batchnav.system.extras import needs_extra
 from gym_batchnav.system.process import num_processors
 from gym_batchnav.tuning.features import SENSORS, STEP, TRAIN, WORKLOADS, Machine, Run, Situation, SpeedSettings

@@ -17,6 +17,7 @@ PACKAGE = Path(gym_batchnav.__file__).parent
 # A kernel of one file that depends on how many fields a row of another file has, as those of the navmesh do.
 PROBE = """
 from numba import njit
+import gym_batchnav.system.jit
 from gym_batchnav.{module} import {row}
 
 FIELDS = len({row}._fields)
@@ -63,33 +64,47 @@ def test_a_field_that_is_added_in_another_file_is_not_served_stale_machine_code(
     assert int(more) == int(count) + 1 and compiled == more and hits == "0"
 
 
-def test_the_folder_lies_below_the_one_that_the_user_has_set(tmp_path, monkeypatch):
-    for _ in range(2):  # a child process inherits it
-        monkeypatch.setenv("NUMBA_CACHE_DIR", os.environ["NUMBA_CACHE_DIR"] if _ else str(tmp_path))
-        kernels.use_versioned_kernel_cache()
-        folder = Path(os.environ["NUMBA_CACHE_DIR"])
-        assert folder.parent == tmp_path and folder.name.startswith("gym_batchnav-")
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "gym_batchnav-0123456789abcdef"))  # of other sources
-    kernels.use_versioned_kernel_cache()
-    assert os.environ["NUMBA_CACHE_DIR"] == str(folder)
-    monkeypatch.delenv("NUMBA_CACHE_DIR")
-    kernels.use_versioned_kernel_cache()
-    assert Path(os.environ["NUMBA_CACHE_DIR"]).name == folder.name
-    monkeypatch.undo()
-    kernels.use_versioned_kernel_cache()
+def test_kernels_lie_in_the_folder_that_the_user_has_set_and_the_users_own_do_not_move(tmp_path):
+    (tmp_path / "own.py").write_text("from numba import njit\n\n@njit(cache=True)\ndef one():\n    return 1\n")
+    program = (
+        "import gym_batchnav, own, os, numba; from gym_batchnav.system.calibration import calibrate; calibrate();"
+        "own.one(); print(os.environ['NUMBA_CACHE_DIR'], own.one.stats.cache_path)"
+    )
+    chosen = tmp_path / "numba"
+    folder, own = run(program, tmp_path, chosen)
+    assert Path(folder) == chosen and not Path(own).name.startswith("gym_batchnav") and Path(own).parent == chosen
+    ours = [path for path in chosen.iterdir() if path.name.startswith("gym_batchnav.system.calibration-")]
+    assert len(ours) == 1 and len(list(ours[0].glob("*.nbi"))) == 1
 
 
-def test_few_folders_of_other_sources_are_kept(tmp_path, monkeypatch):
+def test_a_change_of_a_module_that_no_kernel_reads_compiles_nothing(tmp_path):
+    copy = tmp_path / "gym_batchnav"
+    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__", "assets"))
+    program = (
+        "from gym_batchnav.system.kernels import kernels_digest, module_digest as one, PACKAGE;"
+        "print(kernels_digest(), one(PACKAGE / 'navmesh/kernels/motion.py'), one(PACKAGE / 'noise/rgb.py'))"
+    )
+    before = run(program, tmp_path, tmp_path / "numba")
+    for name in ("homes/textures.py", "env/batch_env.py", "cli/demo.py", "scene/formats/gltf.py"):
+        (copy / name).write_text((copy / name).read_text() + "\n# changed\n")
+    assert run(program, tmp_path, tmp_path / "numba") == before
+    (copy / "navmesh/kernels/ground.py").write_text((copy / "navmesh/kernels/ground.py").read_text() + "\n# changed\n")
+    after = run(program, tmp_path, tmp_path / "numba")
+    assert after[0] != before[0] and after[1] != before[1] and after[2] == before[2]
+
+
+def test_few_folders_of_other_sources_are_kept(tmp_path):
     now = time.time()
     for index in range(7):
-        folder = tmp_path / f"gym_batchnav-{index:016x}"
+        folder = tmp_path / f"gym_batchnav.a.b-{index:016x}"
         folder.mkdir()
         os.utime(folder, (now - 10**6 - index, now - 10**6 - index))
-    (tmp_path / "mine").mkdir()
-    os.utime(tmp_path / "mine", (0, 0))
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    kernels.use_versioned_kernel_cache()
+    for other in ("mine", "gym_batchnav.a.c-0123456789abcdef"):
+        (tmp_path / other).mkdir()
+        os.utime(tmp_path / other, (0, 0))
+    kernels._remove_old(tmp_path, "gym_batchnav.a.b")
     kept = sorted(path.name for path in tmp_path.iterdir())
-    assert kept == [*(f"gym_batchnav-{index:016x}" for index in range(kernels.KEPT_FOLDERS)), "mine"]
-    monkeypatch.undo()
-    kernels.use_versioned_kernel_cache()
+    assert kept == sorted(
+        [*(f"gym_batchnav.a.b-{index:016x}" for index in range(kernels.KEPT_FOLDERS)), "mine",
+         "gym_batchnav.a.c-0123456789abcdef"]
+    )  # fmt: skip

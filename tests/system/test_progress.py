@@ -29,7 +29,7 @@ def screen(monkeypatch):
 
 @pytest.fixture
 def said(capsys):
-    """A function that waits for a line on standard error of a form and returns all lines until then; none if too late."""
+    """A function that waits for a line on standard error of a form and returns all lines until then; none if late."""
     texts = []  # print writes a line and its end one after the other
 
     def lines():

@@ -12,14 +12,13 @@ from typing import Protocol
 
 import moderngl
 import numpy as np
-from numba import njit
 
 from gym_batchnav.geometry import Camera
 from gym_batchnav.render.opengl import shaders
 from gym_batchnav.render.opengl.context import Context
+from gym_batchnav.render.opengl.cull import cull
 from gym_batchnav.render.opengl.mirror import DRAW_COMMAND, SceneMirror
 from gym_batchnav.render.opengl.prepare import NUM_CLASSES
-from gym_batchnav.system.jit import ENTRY
 
 MAX_INSTANCES = 1 << 20  # pairs of view and chunk per pass
 MAX_PASS_VIEWS = 65535  # number of work groups along y that OpenGL guarantees
@@ -36,7 +35,6 @@ INSTANCE_RECORD = np.dtype(
 )
 # One view, or one body in a view; the record of the shaders.
 VIEW_RECORD = np.dtype([("rows", np.float32, (3, 4)), ("light", np.float32, 4), ("offsets", np.int32, 4)])
-_TILE_WORD = 18  # the third of the offsets
 _CHUNK_RECORD = np.dtype(
     [("center", np.float32, 3), ("triangle", np.uint32), ("half", np.float32, 3), ("unused", np.uint32)]
 )
@@ -184,7 +182,7 @@ class CpuCuller:
         views = first + np.argsort(slots[first:last], kind="stable")
         view_start = np.searchsorted(slots[views], np.arange(len(scenes.num_chunks) + 1))
         ends = np.zeros((NUM_CLASSES, 2), np.int64)
-        _cull(
+        cull(
             scenes.chunk_bounds,
             scenes.chunk_triangle,
             scenes.group_start,
@@ -278,69 +276,3 @@ class GpuCuller:
 def _words(records: np.ndarray) -> np.ndarray:
     """Return a view of contiguous records [n, ...] as [n, words] uint32."""
     return records.view(np.uint32).reshape(len(records), -1)
-
-
-@njit(**ENTRY)
-def _cull(
-    bounds: np.ndarray,
-    chunk_triangle: np.ndarray,
-    group_start: np.ndarray,
-    templates: np.ndarray,
-    records: np.ndarray,
-    planes: np.ndarray,
-    views: np.ndarray,
-    view_start: np.ndarray,
-    commands: np.ndarray,
-    instances: np.ndarray,
-    ends: np.ndarray,
-) -> None:
-    """Write a command for every visible chunk, sorted by class, and an instance for each view that sees it.
-
-    Args:
-        bounds: [C, 6] float32, metres: centre and half the sides of the box around each chunk.
-        chunk_triangle: [C] uint32, first triangle record of each chunk.
-        group_start: [classes * K + 1] int64, first chunk of every group, by class and then by slot.
-        templates: [C, 5] uint32, DRAW_COMMAND of each chunk without instances.
-        records: [N, 20] uint32, the words of VIEW_RECORD.
-        planes: [N, 6, 4] float32, see ``frustum_planes``.
-        views: [M] int64, the views to cull for, sorted by slot.
-        view_start: [K + 1] int64; the views of slot s are ``views[view_start[s] : view_start[s + 1]]``.
-        commands: [>= C, 5] uint32, written: DRAW_COMMAND.
-        instances: [>= pairs, 16] uint32, written: INSTANCE_RECORD.
-        ends: [classes, 2] int64, written: commands and instances up to the end of each class.
-    """
-    num_slots = len(view_start) - 1
-    num_commands = 0
-    num_instances = 0
-    for group in range(len(ends) * num_slots):
-        kind, slot = divmod(group, num_slots)
-        if view_start[slot] < view_start[slot + 1]:
-            for chunk in range(group_start[group], group_start[group + 1]):
-                before = num_instances
-                for index in range(view_start[slot], view_start[slot + 1]):
-                    view = views[index]
-                    seen = True
-                    for k in range(planes.shape[1]):
-                        distance = planes[view, k, 3]
-                        for axis in range(3):
-                            normal = planes[view, k, axis]
-                            distance += normal * bounds[chunk, axis] + abs(normal) * bounds[chunk, axis + 3]
-                        if distance < 0:
-                            seen = False
-                            break
-                    if seen:
-                        for word in range(12):
-                            instances[num_instances, word] = records[view, word]
-                        instances[num_instances, 12] = view
-                        instances[num_instances, 13] = chunk_triangle[chunk]
-                        instances[num_instances, 14] = records[view, _TILE_WORD]
-                        num_instances += 1
-                if num_instances > before:
-                    commands[num_commands, 0] = templates[chunk, 0]
-                    commands[num_commands, 1] = num_instances - before
-                    commands[num_commands, 2] = templates[chunk, 2]
-                    commands[num_commands, 3] = templates[chunk, 3]
-                    commands[num_commands, 4] = before
-                    num_commands += 1
-        ends[kind, 0] = num_commands
-        ends[kind, 1] = num_instances
