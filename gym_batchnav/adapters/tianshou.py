@@ -90,6 +90,9 @@ class TianshouVecEnv(Adapter, BaseVectorEnv):
 
         Returns:
             Observations, rewards, terminated, truncated and infos of these environments.
+
+        Raises:
+            ValueError: ``id`` has only some agents of a world.
         """
         self._assert_is_not_closed()
         ids = self._ids(id)

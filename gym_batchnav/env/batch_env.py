@@ -364,9 +364,15 @@ class BatchNavEnv(BatchQueries, BatchAttributes, VectorEnv):
         """Return a context manager in which the environments of a mask [N] bool keep their state while the others step.
 
         Their actions are ignored and their rewards are 0. It works through vector wrappers, too:
-        ``with envs.unwrapped.paused(mask): envs.step(actions)``.
+        ``with envs.unwrapped.paused(mask): envs.step(actions)``. Inside another ``paused``, both masks count.
+
+        Raises:
+            ValueError: The mask has another shape or dtype, or only some agents of a world.
         """
-        return self.stepper.paused(mask_of("mask", mask, self.num_envs))
+        mask = mask_of("mask", mask, self.num_envs)
+        if self.worlds is not None:
+            self.worlds.of_rows(np.nonzero(mask)[0])
+        return self.stepper.paused(mask)
 
     def shortest_path_actions(self) -> np.ndarray:
         """Return the next actions, [N] int64 or as ``action_space`` states, of the greedy shortest-path follower."""
@@ -419,9 +425,7 @@ class BatchNavEnv(BatchQueries, BatchAttributes, VectorEnv):
         heading = numbers_of("heading", heading, (self.num_envs,))
         if pitch is not None:
             pitch = numbers_of("pitch", pitch, (self.num_envs,))[mask]
-        self.simulator.set_pose(np.nonzero(mask)[0], position[mask], heading[mask], pitch)
-        self.stepper.tell_placed(np.nonzero(mask)[0])
-        return self.stepper.observe()
+        return self.stepper.set_pose(np.nonzero(mask)[0], position[mask], heading[mask], pitch)
 
     def get_state(self) -> dict[str, Any]:
         """Return everything that ``set_state`` needs to resume from here: copied arrays and plain values."""

@@ -37,8 +37,7 @@ class RecordWorlds(VectorWrapper):
 
     An environment without others is a world of one body. Files are ``000000_world_3.npz`` and so on, numbered in the
     order in which episodes end. After ``set_state`` or ``set_pose`` the recording begins anew from there. Episodes that
-    are reset before their end are not written, and those in which only some agents of a world are paused cannot be
-    repeated.
+    are reset before their end are not written.
 
     Args:
         env: A BatchNavEnv, or a Gymnasium vector wrapper around one; wrap it before the first reset.

@@ -136,11 +136,12 @@ class Stepper:
     @contextmanager
     def paused(self, mask: np.ndarray) -> Iterator[None]:
         """Let the environments of a mask [N] bool keep their state during the steps that are taken inside."""
-        self._paused = mask
+        outer = self._paused
+        self._paused = outer | mask
         try:
             yield
         finally:
-            self._paused = np.zeros_like(mask)
+            self._paused = outer
 
     def reset(self, mask: np.ndarray, requested: np.ndarray | None) -> tuple[Observation, dict[str, Any]]:
         """Begin the next episodes, or the episodes ``requested`` [M] int, in the M environments of a mask [N] bool."""
@@ -220,6 +221,15 @@ class Stepper:
         indices = self.simulator.begin_episodes(np.nonzero(mask)[0], requested)
         self.components.begin(self.state, indices)
         self.tell_placed(indices)
+
+    def set_pose(
+        self, indices: np.ndarray, position: np.ndarray, heading: np.ndarray, pitch: np.ndarray | None
+    ) -> Observation:
+        """Move agents to given poses, see ``Simulator.set_pose``, and return the observations there."""
+        self.simulator.set_pose(indices, position, heading, pitch)
+        self.components.placed(self.state, indices)
+        self.tell_placed(indices)
+        return self.observe()
 
     def tell_placed(self, indices: np.ndarray) -> None:
         """Tell the listeners that agents ``indices`` [M] begin where they are now."""

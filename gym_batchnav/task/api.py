@@ -15,8 +15,8 @@ A step of the batch makes the following calls, each for all N environments at on
 8. ``see(state, images, rows)`` of components that read ``images``, when these have been drawn; a reset calls it, too.
 9. ``observe(state)`` of every sensor; a reset calls it, too.
 
-All methods read the state, whose arrays are read-only, and write only their own memory, in ``update``, ``begin`` and
-``see``.
+All methods read the state, whose arrays are read-only, and write only their own memory, in ``update``, ``begin``,
+``see`` and ``placed``, which follows a ``set_pose``.
 Each row of a returned array must depend only on that row of the state, so that a batch of N equals N batches of one. If
 agents share worlds (``agents_per_world=``), it may depend on all rows of its world; see ``state.worlds``.
 Batches may share components, so a component must not store anything about a run in itself, not even a random generator.
@@ -184,6 +184,10 @@ class Component(Protocol):
 
         The agents are at their starts. The memory of other components may not be initialised yet.
         """
+        return None
+
+    def placed(self, state: TaskState, indices: np.ndarray) -> None:
+        """Update memory after ``set_pose`` has moved the agents ``indices`` [M] int, which is no motion to pay for."""
         return None
 
     def update(self, state: TaskState, actions: np.ndarray, active: np.ndarray) -> None:

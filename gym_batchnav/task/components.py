@@ -152,6 +152,12 @@ class Components:
             one.begin(state, indices)
         self._readings.clear()
 
+    def placed(self, state: TaskState, indices: np.ndarray) -> None:
+        """Call ``placed`` of every component that has it, after agents ``indices`` [M] were moved by ``set_pose``."""
+        for one in self._all:
+            if hasattr(one, "placed"):  # an object that does not inherit Component may lack it
+                one.placed(state, indices)
+
     def update(self, state: TaskState, actions: np.ndarray, active: np.ndarray) -> None:
         """Call ``update`` of every component after a move."""
         self._readings.clear()

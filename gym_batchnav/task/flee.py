@@ -33,6 +33,10 @@ class DistanceFromStart(Measure):
         """Return memory for the distance and its change in the last step."""
         return {"distance_from_start": np.zeros(num_envs), "distance_gained": np.zeros(num_envs)}
 
+    def placed(self, state: TaskState, indices: np.ndarray) -> None:
+        """Measure the distances from the starts."""
+        state.memory["distance_from_start"][indices] = self._distances(state)[indices]
+
     def update(self, state: TaskState, actions: np.ndarray, active: np.ndarray) -> None:
         """Measure the distances from the starts."""
         before = state.memory["distance_from_start"].copy()

@@ -77,8 +77,13 @@ class PathToOthers(Measure):
         return {self.name: np.zeros(num_envs), "path_gained": np.zeros(num_envs)}
 
     def begin(self, state: TaskState, indices: np.ndarray) -> None:
-        """Measure the distances at the start."""
-        state.memory[self.name][indices] = self._distances(state, state.agents.position)[indices]
+        """Measure the distances in the worlds of agents ``indices`` [M]."""
+        size = shared_worlds(state, "PathToOthers()").num_agents
+        chosen = np.isin(np.arange(state.num_envs // size), indices // size)
+        rows = np.repeat(chosen, size)
+        state.memory[self.name][rows] = self._distances(state, state.agents.position, chosen)[rows]
+
+    placed = begin
 
     def update(self, state: TaskState, actions: np.ndarray, active: np.ndarray) -> None:
         """Measure the distances now."""

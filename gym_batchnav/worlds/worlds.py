@@ -87,7 +87,7 @@ class Worlds:
         worlds = np.unique(indices // self.num_agents)
         if len(worlds) * self.num_agents != len(indices):
             raise ValueError(
-                f"the {self.num_agents} agents of a world begin their episodes together: choose all rows of a world"
+                f"the {self.num_agents} agents of a world begin and pause together: choose all rows of a world"
             )
         return worlds
 
@@ -186,8 +186,7 @@ class Worlds:
         )
         state.num_touches[worlds] += state.touched[worlds]
         state.num_steps[worlds] += 1
-        stopped = state.touched[:, : self.num_agents] & acts[:, None]
-        rows = np.nonzero(stopped.ravel())[0]
+        rows = np.nonzero(state.touched[:, : self.num_agents].ravel() & active)[0]
         if len(rows):
             ours = slice(None), slice(self.num_agents)
             agents.polygon[rows] = state.polygon[ours].reshape(-1)[rows]

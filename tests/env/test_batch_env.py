@@ -305,6 +305,18 @@ class TestAutoreset:
         env.step(np.full(2, LEFT))
         assert env.episodes.count.tolist() == [2, 2]
 
+    def test_pauses_add_up_and_copy_their_masks(self, make):
+        env = make(3)
+        env.reset(seed=0)
+        mask = np.array([True, False, False])
+        with env.paused(mask):
+            with env.paused(np.array([False, True, False])):
+                env.step(np.full(3, LEFT))
+            mask[:] = False
+            env.step(np.full(3, LEFT))
+        env.step(np.full(3, LEFT))
+        assert env.episodes.num_steps.tolist() == [1, 2, 3]
+
     def test_a_pause_needs_a_mask_of_all_environments(self, make):
         with pytest.raises(ValueError, match=r"mask is bool \(1,\): pass bool \(2,\)"):
             make(2).paused(np.ones(1, bool))

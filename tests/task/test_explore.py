@@ -129,7 +129,8 @@ class TestFlee:
         begin_at(env, 1.0, -1.0)
         far = env.simulator.navmesh(0).snap(np.array([[-1.0, 0, -1.0]], np.float32))
         env.set_pose(far, np.zeros(1))
-        infos, _ = walk(env, [LEFT])
+        infos, reward = walk(env, [LEFT])
+        np.testing.assert_array_equal(reward, 0)
         corner = np.hypot(1.0 - 0.2, 3.1)  # the wall's end is at x = 0.1, z = 2, and the agent's radius 0.1 m
         expected = 2 * corner + 0.4 if geodesic else 2.0
         assert infos[-1]["distance_from_start"][0] == pytest.approx(expected, abs=0.05 if geodesic else 1e-3)

@@ -298,7 +298,7 @@ def test_others_know_where_an_agent_was_put(cache_dir):
 def test_a_reset_takes_whole_worlds(cache_dir):
     env = make(8, cache_dir)
     env.reset(seed=0)
-    with pytest.raises(ValueError, match="begin their episodes together"):
+    with pytest.raises(ValueError, match="begin and pause together"):
         env.reset(options={"reset_mask": np.arange(8) < 3})
     before = env.agents.position[4:].copy()
     env.reset(options={"reset_mask": np.arange(8) < 4})
@@ -316,3 +316,10 @@ def test_where_an_island_has_no_room_others_begin_elsewhere():
     assert (rows[:, 0] == 0).all() and set(map(tuple, np.sort(rows[:, 1:], axis=1).tolist())) == {(1, 3), (2, 3)}
     with pytest.raises(ValueError, match="no room for 5 bodies in a world: only 3"):
         place_bodies(places, np.zeros(1, int), np.full(5, 0.2), np.random.default_rng(0).random((1, 5, 16)))
+
+
+def test_part_of_a_world_cannot_pause(cache_dir):
+    env = make(8, cache_dir)
+    with pytest.raises(ValueError, match="the 4 agents of a world begin and pause together"):
+        env.paused(np.arange(8) % 2 == 0)
+    env.close()

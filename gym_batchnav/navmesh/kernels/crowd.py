@@ -34,7 +34,7 @@ class Crowd(NamedTuple):
     old_position: np.ndarray  # [W, B, 3] float32, metres
     polygon: np.ndarray  # [W, B] int32, after the step; changed where a body is stopped
     position: np.ndarray  # [W, B, 3] float32, metres, after the step; changed where a body is stopped
-    touched: np.ndarray  # [W, B] bool, written: whether a body was stopped by another one
+    touched: np.ndarray  # [W, B] bool, written: whether another body cut short the way of this one
 
 
 @njit(**ENTRY)
@@ -53,7 +53,7 @@ def separate_block(block: int, block_size: int, table: np.ndarray, crowd: Crowd)
             continue
         _find_contacts(crowd, world, until, blocked)
         for body in range(num_bodies):
-            if until[body] < 1.0:
+            if until[body] < 1.0 and not _is_back(crowd, world, body):  # who did not move was not stopped
                 _stop_on_the_way(table[slot], queue, crowd, world, body, until[body])
         _move_back_overlaps(crowd, world, blocked)
 
