@@ -41,3 +41,8 @@ def standardize(values: Tensor, total: Callable[[Tensor], Tensor]) -> Tensor:
     mean = linear / count
     deviation = (square / count - mean**2).clamp(min=0).sqrt()
     return ((exact - mean) / (deviation + 1e-8)).to(values.dtype)
+
+
+def explained_variance(advantages: Tensor, returns: Tensor) -> float:
+    """Return which share of the variance of the returns the critic foresaw: 1 all of it, 0 no more than their mean."""
+    return 1 - float(advantages.var(correction=0) / returns.var(correction=0).clamp(min=1e-8))

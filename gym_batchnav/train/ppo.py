@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from gym_batchnav.env.batch_env import BatchNavEnv
-from gym_batchnav.train.advantages import gae, standardize
-from gym_batchnav.train.imitation import TEACHERS, expert_share, imitation_loss, make_teacher
+from gym_batchnav.train.advantages import explained_variance, gae, standardize
+from gym_batchnav.train.imitation import expert_share, imitation_loss, make_teacher
 from gym_batchnav.train.lamb import EPSILON, Lamb, decay_groups, lamb_groups, learning_rate, scaled_learning_rate
 from gym_batchnav.train.policy import GOAL, Policy
 from gym_batchnav.train.rollout import Collector, Rollout, as_batches
@@ -55,8 +53,6 @@ class PPOConfig:
             several times more slowly with it.
         channels_last: Store the encoder's weights in the channels-last memory format, for tensor cores.
         compile: Compile the encoder with torch.compile, which needs a C++ compiler and, on a GPU, Triton.
-        overlap: Collect the next rollout while learning from the last one. Its actions come from weights that are one
-            iteration old, which the probability ratio of PPO accounts for. ``compile`` then compiles learning alone.
     """
 
     total_frames: int = 2_500_000_000
@@ -80,7 +76,6 @@ class PPOConfig:
     autocast: bool = False
     channels_last: bool = False
     compile: bool = False
-    overlap: bool = False
 
     def __post_init__(self) -> None:
         """Raise ValueError if a value is out of range."""
@@ -100,26 +95,9 @@ class Iteration:
     """The results of one rollout and of learning from it."""
 
     frames: int  # of all workers, since training began
-    seconds: dict[str, float]  # of this worker: the parts of the collector, learn, and wait; learn beyond an overlap
-    losses: dict[str, float]  # terms of the loss, and grad_norm; means over the mini-batches of all workers
+    seconds: dict[str, float]  # of this worker: the parts of the collector, learn, and wait
+    losses: dict[str, float]  # terms of the loss, grad_norm and explained_variance; means over all workers
     episodes: dict[str, np.ndarray]  # [M] by measure, for the episodes of this worker that ended
-
-
-@dataclass(frozen=True, slots=True)
-class Collected:
-    """A rollout to learn from."""
-
-    rollout: Rollout
-    imitates: bool  # whether its actions are partly the teacher's
-
-    def get_state(self) -> dict[str, Any]:
-        """Return it as tensors, arrays and plain values, which the next rollouts overwrite."""
-        return {"rollout": self.rollout.arrays(), "imitates": self.imitates}
-
-    @classmethod
-    def from_state(cls, state: dict[str, Any], device: torch.device) -> Collected:
-        """Return it with copies of the tensors on a device."""
-        return cls(Rollout.from_arrays(state["rollout"], device), state["imitates"])
 
 
 class PPO:
@@ -166,20 +144,15 @@ class PPO:
             prepare_encoder(policy.encoder, config)
         self._parallel = self.workers.parallel(policy)
         own_seed = (seed * self.workers.size + self.workers.rank) * num_envs
-        # With an overlap the actor is a copy that does not change while the policy learns.
-        self._actor = copy.deepcopy(policy) if config.overlap else policy
         self.collector = Collector(
             batches,
-            self._actor,
+            policy,
             config.num_steps,
             own_seed,
             config.autocast,
             config.bootstrap_timeouts,
-            num_rollouts=2 if config.overlap else 1,
-            teacher=config.teacher if config.imitation_share > 0 else TEACHERS[0],
+            teacher=config.teacher if config.imitation_share > 0 else None,
         )
-        self._next: Collected | None = None
-        self._learner = ThreadPoolExecutor(1, "learner") if config.overlap else None
         self.optimizer = make_optimizer(policy, config)
         self.generator = torch.Generator().manual_seed(seed)
         self._has_worlds = any(env.worlds is not None for env in batches)
@@ -203,8 +176,10 @@ class PPO:
         expert = expert_share(progress, config.imitation_share)
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(progress, config.learning_rate, self._peak_rate)
-        collected, losses, seconds = self._collect_and_learn(expert)
-        rollout = collected.rollout
+        rollout = self._collect(expert)
+        collected = time.perf_counter()
+        losses = self._learn(rollout, imitates=expert is not None)
+        seconds = time.perf_counter() - collected
         self.policy.update_moments(rollout.observed(slice(None, -1)), self.workers.total)
         gathered = self.workers.gather((rollout.num_frames, losses))
         self.frames += sum(frames for frames, _ in gathered)
@@ -216,43 +191,19 @@ class PPO:
         means = {name: sum(others[name] for _, others in gathered) / self.workers.size for name in losses}
         return Iteration(frames=self.frames, seconds=parts, losses=means, episodes=rollout.episodes)
 
-    def _collect_and_learn(self, expert: float | None) -> tuple[Collected, dict[str, float], float]:
-        """Collect a rollout and learn from it, or from the one before while collecting it.
-
-        Returns:
-            What was learned from, the terms of the loss, and the seconds of learning beyond those of collecting.
-        """
-        if self._learner is None:
-            collected = self._collect(expert)
-            begun = time.perf_counter()
-            return collected, self._learn(collected), time.perf_counter() - begun
-        if self._next is None:
-            self._next = self._collect(expert)
-            self.workers.barrier()  # nobody finishes a second rollout while others collect their first
-        collected = self._next
-        self._actor.load_state_dict(self.policy.state_dict())
-        learning = self._learner.submit(self._learn, collected)
-        try:
-            self._next = self._collect(expert)
-        finally:
-            begun = time.perf_counter()
-            losses = learning.result()
-        return collected, losses, time.perf_counter() - begun
-
-    def _collect(self, expert: float | None) -> Collected:
+    def _collect(self, expert: float | None) -> Rollout:
         """Collect a rollout; it ends early if most other workers have finished theirs."""
         workers = self.workers
         num_steps = self.config.num_steps
         if workers.size == 1:
-            return Collected(self.collector.collect(expert), expert is not None)
+            return self.collector.collect(expert)
         rollout = self.collector.collect(expert, cut=lambda rows: workers.is_late(rows / num_steps))
         workers.collected()
-        return Collected(rollout, expert is not None)
+        return rollout
 
-    def _learn(self, collected: Collected) -> dict[str, float]:
+    def _learn(self, rollout: Rollout, imitates: bool) -> dict[str, float]:
         """Learn from a rollout, mini-batch by mini-batch; return the means of the terms of the loss."""
         config = self.config
-        rollout = collected.rollout
         ended = rollout.begun | rollout.waiting  # an agent's own episode may end before that of its world
         advantages = gae(rollout.rewards, rollout.values, ended, rollout.bootstraps, config.gamma, config.gae_lambda)
         returns = advantages + rollout.values[:-1]
@@ -261,18 +212,15 @@ class PPO:
             for _ in range(config.num_epochs)
             for envs in minibatches(rollout.actions.shape[1], config.num_minibatches, self.generator)
         ]
-        acted = [self._acted(rollout, envs) for envs in groups]
+        acted = [_acted(rollout, envs) for envs in groups]
         weights = self.workers.loss_weights([int(one.sum()) for one in acted])
         terms = [
-            self._improve(rollout, envs, steps, weight, advantages[:, envs], returns[:, envs], collected.imitates)
+            self._improve(rollout, envs, steps, weight, advantages[:, envs], returns[:, envs], imitates)
             for envs, steps, weight in zip(groups, acted, weights, strict=True)
         ]
-        return {name: float(torch.stack([one[name] for one in terms]).mean()) for name in terms[0]}
-
-    def _acted(self, rollout: Rollout, envs: Tensor) -> Tensor:
-        """Return the steps [T, M] bool of some environments in which agents acted instead of waiting for others."""
-        acted = ~rollout.waiting[:-1, envs]
-        return acted | ~acted.any()  # a loss over no steps has no mean
+        means = {name: float(torch.stack([one[name] for one in terms]).mean()) for name in terms[0]}
+        everywhere = _acted(rollout, slice(None))
+        return {**means, "explained_variance": explained_variance(advantages[everywhere], returns[everywhere])}
 
     def _improve(
         self,
@@ -317,7 +265,6 @@ class PPO:
             "optimizer": self.optimizer.state_dict(),
             "generator": self.generator.get_state(),
             "collector": self.collector.get_state(),
-            "next": None if self._next is None else self._next.get_state(),
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -327,8 +274,6 @@ class PPO:
         self.optimizer.load_state_dict(state["optimizer"])
         self.generator.set_state(state["generator"])
         self.collector.set_state(state["collector"])
-        following = state["next"]
-        self._next = None if following is None else Collected.from_state(following, self.policy.device)
 
 
 def prepare_encoder(encoder: nn.Module, config: PPOConfig) -> None:
@@ -339,6 +284,12 @@ def prepare_encoder(encoder: nn.Module, config: PPOConfig) -> None:
                 parameter.data = parameter.data.contiguous(memory_format=torch.channels_last)
     if config.compile:
         encoder.compile()
+
+
+def _acted(rollout: Rollout, envs: Tensor | slice) -> Tensor:
+    """Return the steps [T, M] bool of some environments in which agents acted instead of waiting for others."""
+    acted = ~rollout.waiting[:-1, envs]
+    return acted | ~acted.any()  # a loss over no steps has no mean
 
 
 def make_optimizer(policy: Policy, config: PPOConfig) -> torch.optim.Optimizer:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -52,15 +50,6 @@ class Rollout:
             expert_actions=self.expert_actions[:num_steps],
         )
 
-    def arrays(self) -> dict[str, Any]:
-        """Return all fields by name; nothing is copied."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
-
-    @classmethod
-    def from_arrays(cls, arrays: dict[str, Any], device: torch.device) -> Rollout:
-        """Return a rollout with copies of what ``arrays`` returned; tensors are on a device."""
-        return cls(**{name: _copied(values, device) for name, values in arrays.items()})
-
     @property
     def num_frames(self) -> int:
         """The number of steps, summed over environments."""
@@ -84,8 +73,7 @@ class Collector:
         seed: Seed of the actions and of environment 0; environment i of all batches is seeded with ``seed + i``.
         autocast: Infer in bfloat16.
         bootstrap_timeouts: Record the value of the last observation of episodes that time out.
-        num_rollouts: Number of rollouts to keep: with 2, a rollout is valid while the next one is collected.
-        teacher: Whose actions are recorded for imitation, see ``imitation.make_teacher``.
+        teacher: Whose actions are recorded for imitation, see ``imitation.make_teacher``; None if there is none.
 
     Attributes:
         seconds: Seconds spent in ``collect`` so far: ``"simulate"`` and ``"render"`` as the batches report them, and
@@ -104,8 +92,7 @@ class Collector:
         seed: int = 0,
         autocast: bool = False,
         bootstrap_timeouts: bool = True,
-        num_rollouts: int = 1,
-        teacher: str = "follower",
+        teacher: str | None = None,
     ) -> None:
         self.envs = as_batches(envs)
         for env in self.envs:
@@ -124,12 +111,13 @@ class Collector:
         for env in self.envs:
             observation, _ = env.reset(seed=seed + first)
             if first == 0:
-                make_rollout = partial(_empty_rollout, policy, num_steps, self.num_envs, observation)
-                self._rollouts = deque(make_rollout() for _ in range(num_rollouts))
+                self._rollout = _empty_rollout(policy, num_steps, self.num_envs, observation)
             columns = slice(first, first + env.num_envs)
             state = policy.initial_state(env.num_envs)
-            member = _Member(env, columns, make_teacher(teacher), state, np.zeros(env.num_envs, np.int64))
-            member.teacher.reset(env)
+            member = _Member(env, columns, state, np.zeros(env.num_envs, np.int64))
+            if teacher is not None:
+                member.teacher = make_teacher(teacher)
+                member.teacher.reset(env)
             self._put(0, columns, observation, member.taken, np.ones(env.num_envs, bool))
             self._put_waiting(0, member)
             self._members.append(member)
@@ -141,22 +129,18 @@ class Collector:
 
         Args:
             expert_share: Share of actions that come from the teacher instead of the policy; the teacher's actions are
-                recorded at every step. None does not compute them.
+                recorded at every step. None does not compute them, and needs no teacher.
             cut: Called after each step except the last with the number of steps so far; returning True ends the
                 rollout early.
 
         Returns:
-            The rollout, whose arrays are overwritten after ``num_rollouts`` further calls.
+            The rollout, whose arrays the next call overwrites.
         """
         clock = time.perf_counter()
         simulated, rendered = self._environment_seconds()
-        last = self._rollout
-        self._rollouts.rotate()
         rollout = self._rollout
-        for name, values in last.observations.items():
-            rollout.observations[name][0] = values[self._row]
-        rollout.begun[0] = last.begun[self._row]
-        rollout.waiting[0] = last.waiting[self._row]
+        for values in (*rollout.observations.values(), rollout.begun, rollout.waiting):
+            values[0] = values[self._row]
         rollout.state = torch.cat([member.memory for member in self._members], 1)
         ended: list[dict[str, np.ndarray]] = []
         for step in range(self.num_steps):
@@ -177,11 +161,6 @@ class Collector:
         self.seconds["render"] += rendered_now - rendered
         self.seconds["infer"] += spent - (simulated_now - simulated) - (rendered_now - rendered)
         return rollout if self._row == self.num_steps else rollout.head(self._row)
-
-    @property
-    def _rollout(self) -> Rollout:
-        """The rollout that is being collected, or that was collected last."""
-        return self._rollouts[0]
 
     def get_state(self) -> dict[str, Any]:
         """Return everything that ``set_state`` needs to resume from here, including the states of the batches."""
@@ -226,6 +205,8 @@ class Collector:
 
     def _taught(self, member: _Member, row: int) -> np.ndarray:
         """Return the teacher's actions [n] for a row of a batch."""
+        if member.teacher is None:
+            raise ValueError("expert_share without a teacher: pass teacher= to the collector")
         seen = self._rollout.observed(row, member.columns)
         observation = {name: seen[name].cpu().numpy() for name in member.env.components.sensors if name in seen}
         return member.teacher.act(member.env, observation, self._rollout.begun[row, member.columns].cpu().numpy())
@@ -295,9 +276,9 @@ class _Member:
 
     env: BatchNavEnv
     columns: slice  # environments of the rollout
-    teacher: Agent
     memory: Tensor  # [rows, n, H] float32
     taken: np.ndarray  # [n] int64, the last actions
+    teacher: Agent | None = None
     took_part: np.ndarray | bool = True  # [n] bool, the agents in the current episodes of their worlds
 
 
@@ -318,13 +299,6 @@ def as_batches(envs: BatchNavEnv | Sequence[BatchNavEnv]) -> tuple[BatchNavEnv, 
                 "the batches have different observation spaces: make them with the same sensors, camera and task"
             )
     return batches
-
-
-def _copied(values: Any, device: torch.device) -> Any:
-    """Return a copy on a device of tensors or arrays, or of a dictionary of them; arrays stay on the CPU."""
-    if isinstance(values, dict):
-        return {name: _copied(one, device) for name, one in values.items()}
-    return values.to(device, copy=True) if isinstance(values, Tensor) else values.copy()
 
 
 def rows_on(values: Any, rows: np.ndarray, device: torch.device) -> Tensor:

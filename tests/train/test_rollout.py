@@ -275,7 +275,7 @@ def test_actions_are_drawn_with_the_policys_probabilities(make, policy):
 
 @pytest.mark.parametrize(("share", "count"), [(0.0, 1), (0.5, 1), (0.5, 2), (1.0, 1)])
 def test_the_expert_takes_its_share(make, batches, policy, share, count):
-    collector = Collector(batches(count, max_episode_steps=500), policy, 60, seed=0)
+    collector = Collector(batches(count, max_episode_steps=500), policy, 60, seed=0, teacher="follower")
     rollout = collector.collect(share)
     env = make(max_episode_steps=500)
     env.reset(seed=0)
@@ -306,6 +306,13 @@ def test_the_mapper_teaches_what_it_would_do_itself(make):
         observation, *_ = again.step(actions)
     with pytest.raises(ValueError, match="add MapPath"):
         Collector(make(), policy, 40, teacher="mapper")
+
+
+def test_without_imitation_there_is_no_teacher(make, policy):
+    collector = Collector(make(), policy, STEPS)
+    assert not collector.collect().expert_actions.any()
+    with pytest.raises(ValueError, match="pass teacher="):
+        collector.collect(0.5)
 
 
 def test_agents_that_wait_for_others_are_marked(make, policy):

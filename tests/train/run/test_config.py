@@ -51,7 +51,7 @@ def test_what_is_no_duration(text):
         ("ppo.gamma=0.995", "ppo.gamma", 0.995),
         ("device = cuda", "device", "cuda"),
         ('scenes=["a", "b"]', "scenes", ["a", "b"]),
-        ("ppo.overlap=true", "ppo.overlap", True),
+        ("ppo.autocast=true", "ppo.autocast", True),
         ("scenes=procedural:0-9?area=30", "scenes", "procedural:0-9?area=30"),
         ("a=", "a", ""),
     ],
