@@ -16,7 +16,6 @@ import pytest
 
 import gym_batchnav
 from gym_batchnav.collect import folder as collecting
-from gym_batchnav.env.memory import available_memory
 from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.preparation import child, worker
 from gym_batchnav.preparation.pool import affordable_workers
@@ -24,6 +23,7 @@ from gym_batchnav.render.api import choose_renderer
 from gym_batchnav.render.opengl import context, devices
 from gym_batchnav.scene.formats.mjcf_compile import compile_mjcf
 from gym_batchnav.system import compilation, storage
+from gym_batchnav.system.limits import available_memory
 from gym_batchnav.system.process import num_processors
 
 PACKAGE = Path(gym_batchnav.__file__).parent
@@ -31,11 +31,10 @@ SOURCES = {path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_text("utf-8
 # Modules and functions that some systems lack, by the files that have something else for those.
 PLACES = {
     "collect/folder.py": ("fcntl", "msvcrt", "os.kill"),
-    "env/memory.py": ("os.sysconf", "os.sysconf_names"),
     "library/loader.py": ("os.setpriority", "os.PRIO_PROCESS"),
     "preparation/child.py": ("os.setpriority", "os.PRIO_PROCESS", "os.nice", "os.getsid"),
-    "preparation/pool.py": ("os.sysconf",),
     "scene/formats/mjcf_compile.py": ("resource",),
+    "system/limits.py": ("os.sysconf", "os.sysconf_names"),
     "system/process.py": ("os.sched_getaffinity",),
     "system/storage.py": ("os.replace",),  # Windows refuses to replace open files
 }
@@ -101,7 +100,7 @@ def test_texts_have_an_encoding():
         (file, line, code)
         for file, tree in SOURCES.items()
         for line, code in without_encoding(tree)
-        if not any(name in code for name in ("'/proc/", "'memory.", "NVIDIA_DRIVER_FILE"))
+        if not any(name in code for name in ("'/proc/", "NVIDIA_DRIVER_FILE"))
     ]
     assert found == []
 

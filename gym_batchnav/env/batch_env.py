@@ -364,15 +364,9 @@ class BatchNavEnv(BatchQueries, BatchAttributes, VectorEnv):
         """Return a context manager in which the environments of a mask [N] bool keep their state while the others step.
 
         Their actions are ignored and their rewards are 0. It works through vector wrappers, too:
-        ``with envs.unwrapped.paused(mask): envs.step(actions)``. Inside another ``paused``, both masks count.
-
-        Raises:
-            ValueError: The mask has another shape or dtype, or only some agents of a world.
+        ``with envs.unwrapped.paused(mask): envs.step(actions)``. Worlds pause as a whole; nested pauses add up.
         """
-        mask = mask_of("mask", mask, self.num_envs)
-        if self.worlds is not None:
-            self.worlds.of_rows(np.nonzero(mask)[0])
-        return self.stepper.paused(mask)
+        return self.stepper.paused(mask_of("mask", mask, self.num_envs))
 
     def shortest_path_actions(self) -> np.ndarray:
         """Return the next actions, [N] int64 or as ``action_space`` states, of the greedy shortest-path follower."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import os
-from pathlib import Path
 
 from gym_batchnav.env.cameras import PICTURE_VIEWS
 from gym_batchnav.env.settings import BatchSettings
 from gym_batchnav.render.checks import needs_ray_table, ray_table_bytes
 from gym_batchnav.state import agent_state, arrays_of, episode_state
+from gym_batchnav.system.limits import MEMORY, available_memory
 from gym_batchnav.task.components import Components
 
 _COPIES = 3  # of every state array during a step: masks, infos and the outputs of kernels
@@ -36,7 +35,7 @@ def check_memory(settings: BatchSettings, components: Components) -> None:
     raise ValueError(
         f"num_envs={settings.num_envs}: these environments need about {needed / 2**30:,.1f} GiB "
         f"({one:,} bytes each{together}), but only {available / 2**30:,.1f} GiB of main memory are available: {hint}at "
-        f"most num_envs={fits}"
+        f"most num_envs={fits}, or set the environment variable {MEMORY} to the bytes that you have, or to off"
     )
 
 
@@ -67,25 +66,3 @@ def bytes_per_environment(settings: BatchSettings, components: Components) -> in
     picture = sum(math.prod(space.shape) * space.dtype.itemsize for space in rig.spaces.values())
     sets = settings.buffers + 1 + (not settings.reuse_buffers)  # the target's ring, and the arrays handed out
     return state + views + sets * picture
-
-
-def available_memory() -> int | None:
-    """Return the bytes of main memory that this process may still allocate; None if the system does not report it.
-
-    On Linux this is MemAvailable of proc(5), or the remaining limit of the control group (memory.max of cgroups(7)) if
-    that is less.
-    """
-    found = []
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        found += [1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")]
-    except (OSError, ValueError, IndexError):
-        pass
-    try:
-        group = Path("/sys/fs/cgroup")
-        found.append(int((group / "memory.max").read_text()) - int((group / "memory.current").read_text()))
-    except (OSError, ValueError):  # "max" is not a number
-        pass
-    if not found and hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
-        found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    return max(0, min(found)) if found else None

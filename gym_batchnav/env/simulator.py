@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+import numba
 import numpy as np
 from gymnasium.spaces import Discrete
 
@@ -22,7 +23,7 @@ from gym_batchnav.navmesh.agents import NavMeshAgents
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.preparation.navigation import AnyNavigation, NavigationPreparer
 from gym_batchnav.state import StateBlock, StepOutcome, check_arrays, write_arrays
-from gym_batchnav.system.process import claim_process
+from gym_batchnav.system.process import claim_process, num_processors
 from gym_batchnav.worlds.api import ALONE, STEP_SECONDS, MovingBodies, Team
 from gym_batchnav.worlds.worlds import Worlds, world_arrays
 
@@ -83,6 +84,8 @@ class Simulator:
         self.geodesic = geodesic
         self.navmeshes = getattr(self.actions, "make_agents", NavMeshAgents)(library.num_slots)
         arrays = world_arrays(num_agents, team, bodies)
+        if num_processors() < numba.config.NUMBA_NUM_THREADS:  # type: ignore[attr-defined]
+            numba.set_num_threads(min(num_processors(), numba.get_num_threads()))  # it knows no quota of a container
         self.state = StateBlock(num_agents, {**memory, **self.navmeshes.memory(num_agents)}, arrays)
         self.agents = self.state.agents
         self.episodes = self.state.episodes

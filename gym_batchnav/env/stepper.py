@@ -135,7 +135,13 @@ class Stepper:
 
     @contextmanager
     def paused(self, mask: np.ndarray) -> Iterator[None]:
-        """Let the environments of a mask [N] bool keep their state during the steps that are taken inside."""
+        """Let the environments of a mask [N] bool keep their state during the steps that are taken inside.
+
+        Raises:
+            ValueError: The mask has only some agents of a world.
+        """
+        if self.simulator.worlds is not None:
+            self.simulator.worlds.of_rows(np.nonzero(mask)[0])
         outer = self._paused
         self._paused = outer | mask
         try:

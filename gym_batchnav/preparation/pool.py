@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import itertools
-import os
 import queue
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 from gym_batchnav.library.loader import Abandoned, Outcome, never
 from gym_batchnav.library.sources import SceneSource
 from gym_batchnav.preparation.navigation import NavigationPreparer
 from gym_batchnav.preparation.worker import TIMEOUT, TRIES, PreparationWorker, WorkerLost, prepare_scene
+from gym_batchnav.system.limits import available_memory
 from gym_batchnav.system.process import num_processors
 from gym_batchnav.system.progress import late_progress
 
 MAX_WORKERS = 4  # by default
-BYTES_PER_WORKER = 2 * 10**9  # of free memory; preparing a large scan takes about that much
+BYTES_PER_WORKER = 2 * 10**9  # of available memory; preparing a large scan takes about that much
 FEW_SCENES = 2  # at most this many scenes that a caller waits for are prepared in this process, which starts sooner
 SCENES_PER_PROCESS = 64  # after which a worker starts a new process, so that leaks of libraries do not add up
 _POLL = 0.05  # seconds between checks for Ctrl-C
@@ -121,11 +120,10 @@ def prepare_all(
 
 
 def affordable_workers() -> int:
-    """Return the number of worker processes, one to four, for the free processors and the free memory."""
+    """Return the number of worker processes, one to four, for the processors and the available memory."""
     count = min(MAX_WORKERS, num_processors())
-    with suppress(OSError, ValueError, AttributeError):  # only some systems report it
-        count = min(count, os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // BYTES_PER_WORKER)
-    return max(count, 1)
+    available = available_memory()
+    return count if available is None else max(1, min(count, available // BYTES_PER_WORKER))
 
 
 _LEFT = Outcome()  # the outcome of a scene that no process has prepared

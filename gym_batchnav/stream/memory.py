@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from gym_batchnav.env.memory import available_memory
+from gym_batchnav.system.limits import available_memory
 
 Columns: TypeAlias = dict[str, np.ndarray]
 Format: TypeAlias = Mapping[str, tuple[tuple[int, ...], np.dtype]]  # shape and dtype of one frame, by name

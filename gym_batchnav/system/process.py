@@ -14,6 +14,8 @@ import os
 import sys
 import threading
 
+from gym_batchnav.system.limits import processor_quota
+
 _owner: int | None = None
 _limit: int | None = None
 PARALLEL_KERNELS = threading.RLock()
@@ -27,7 +29,7 @@ def is_frozen() -> bool:
 def num_processors() -> int:
     """Return the number of processors that this process may use, at least 1."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return count if _limit is None else min(count, _limit)
+    return min(count, processor_quota() or count, _limit or count)
 
 
 def limit_processors(count: int) -> None:

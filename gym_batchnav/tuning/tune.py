@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gym_batchnav.env.memory import available_memory
 from gym_batchnav.render.api import find_renderer
 from gym_batchnav.render.cost import resident_cost
+from gym_batchnav.system.limits import available_memory
 from gym_batchnav.tuning.features import TRAIN, Run, Situation, SpeedSettings
 from gym_batchnav.tuning.measure import Workload
 from gym_batchnav.tuning.model import SpeedModel

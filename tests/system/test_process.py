@@ -9,6 +9,7 @@ from gym_batchnav.system.process import Claim, num_processors
 
 
 def test_processors_that_the_process_may_not_use_do_not_count(monkeypatch):
+    monkeypatch.setattr("gym_batchnav.system.process.processor_quota", lambda: None)
     monkeypatch.setattr(os, "cpu_count", lambda: 64)
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 5, 7}, raising=False)
     assert num_processors() == 3

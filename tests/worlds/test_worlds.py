@@ -321,5 +321,5 @@ def test_where_an_island_has_no_room_others_begin_elsewhere():
 def test_part_of_a_world_cannot_pause(cache_dir):
     env = make(8, cache_dir)
     with pytest.raises(ValueError, match="the 4 agents of a world begin and pause together"):
-        env.paused(np.arange(8) % 2 == 0)
+        env.paused(np.arange(8) % 2 == 0).__enter__()
     env.close()
