@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -21,27 +22,67 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ["GYM_BATCHNAV_RUNS"] = "off"  # figures of tests are not what `gym-batchnav tune` should learn from
 
-# Busy machines are no failures. CI repeats the same examples, so that a failure there comes from the change under test;
-# elsewhere new ones are tried.
-settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("ci", settings.get_profile("busy"), derandomize=True)
-settings.load_profile("ci" if os.environ.get("CI") else "busy")
+# A slow machine is not a failure. CI repeats the same examples on every run (`--hypothesis-profile=fixed`), so that a
+# failure there comes from the change under test; `thorough` tries many new ones (`bash .ci/long properties`).
+settings.register_profile("free", deadline=None, max_examples=20, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("fixed", settings.get_profile("free"), derandomize=True)
+settings.register_profile("thorough", settings.get_profile("free"), max_examples=500)
+settings.load_profile("free")
 
 REPOSITORY = Path(__file__).parents[1]
 DATA = Path(os.environ.get("GYM_BATCHNAV_TEST_DATA", REPOSITORY.parent / "shared"))
 REQUIRED = set(filter(None, os.environ.get("GYM_BATCHNAV_REQUIRE", "").split(",")))
 
+FEW = 8  # files or tests, which one process runs
 MAX_WORKERS = 4
 WORKER_BYTES = 4 * 2**30  # main memory that a test process may need
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option by which CI learns what to repeat."""
+    parser.addoption("--outcomes", type=Path, metavar="FILE", help="name failed and skipped tests in this JSON file")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Collect the outcomes in the process that hears of all tests."""
+    if config.option.outcomes and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Outcomes(config.option.outcomes))
+
+
+class Outcomes:
+    """Writes which tests failed, and why which were skipped. A module that was skipped or failed has one entry.
+
+    Args:
+        path: The JSON file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._failed: dict[str, None] = {}
+        self._skipped: dict[str, str] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport | pytest.CollectReport) -> None:
+        """Note a phase of a test."""
+        if report.failed:
+            self._failed[report.nodeid] = None
+        elif report.skipped and not hasattr(report, "wasxfail"):
+            assert isinstance(report.longrepr, tuple)
+            self._skipped[report.nodeid] = report.longrepr[2].removeprefix("Skipped: ")
+
+    pytest_collectreport = pytest_runtest_logreport
+
+    def pytest_sessionfinish(self) -> None:
+        """Write the file."""
+        self._path.write_text(json.dumps({"failed": list(self._failed), "skipped": self._skipped}, indent=1))
 
 
 @pytest.hookimpl(optionalhook=True)  # of xdist, which may be off
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Choose the number of test processes for ``-n auto``, which pyproject.toml asks for.
 
-    Folders run in parallel. Single files and tests run in this process, where they start sooner.
+    Folders and long lists run in parallel. A few files and tests run in this process, where they start sooner.
     """
-    if all(argument.split("::")[0].endswith(".py") for argument in config.args):
+    if len(config.args) <= FEW and all(argument.split("::")[0].endswith(".py") for argument in config.args):
         return 0
     from gym_batchnav.system.process import num_processors
 

@@ -291,9 +291,9 @@ def opened(monkeypatch):
 
 @pytest.mark.parametrize("page", [page for page in PAGES if "```python" in page.read_text()], ids=name_of)
 def test_programs_run(page, users_files, opened):
-    """Programs of a page run from top to bottom, like the cells of a notebook.
+    """Programs of a page run from top to bottom, like the cells of a notebook; sketches are left out.
 
-    Sketches and those whose libraries are not installed are left out.
+    So are those whose libraries are not installed. The test then ends as skipped, so that CI repeats it where they are.
     """
     names = {"gymnasium": gym_batchnav.gymnasium}
     programs = [text for language, text in BLOCK.findall(page.read_text()) if language == "python"]
@@ -302,35 +302,7 @@ def test_programs_run(page, users_files, opened):
     runnable = [text for text in programs if all(map(find_spec, modules_of(text)))]
     missing = {name for text in programs for name in modules_of(text) if find_spec(name) is None}
     assert missing <= LIBRARIES
-    if not runnable:
-        pytest.skip("none of the libraries of its programs is installed")
     for program in runnable:
         exec(compile(small(program), name_of(page), "exec"), names)
-
-
-def sections(page):
-    """The text under each heading of the second level."""
-    found = re.split(r"^## (.+)$", page.read_text(), flags=re.MULTILINE)[1:]
-    return dict(zip(found[::2], found[1::2], strict=True))
-
-
-def test_every_library_has_a_section_that_nox_can_follow():
-    libraries = dict(re.findall(r'"(\w+)": Library\("([^"]+)"', (ROOT / "noxfile.py").read_text()))
-    extras = re.findall(r"^([\w-]+) = \[", (ROOT / "pyproject.toml").read_text(), flags=re.MULTILINE)
-    page = sections(ROOT / "docs" / "libraries.md")
-    assert len(libraries) >= 8
-    for name, heading in libraries.items():
-        (bash,) = (text for language, text in BLOCK.findall(page[heading]) if language == "bash")
-        setup = [line for line in bash.splitlines() if "pip install " in line]
-        runs = bash.splitlines()[len(setup) :]
-        installed = re.fullmatch(r'pip install "\.\[([\w,-]+)\]"', setup[-1])[1].split(",")
-        assert set(installed) <= set(extras)
-        assert runs and (ROOT / "tests" / "adapters" / f"test_{name}.py").is_file()
-        for run in runs:
-            example = run.split()[1]
-            assert run.startswith("python examples/") and (ROOT / example).is_file()
-            source = (ROOT / example).read_text()
-            beside = re.findall(r"^from (\w+) import", source, flags=re.MULTILINE)
-            shared = [ROOT / "examples" / f"{name}.py" for name in beside]
-            source += "".join(path.read_text() for path in shared if path.is_file())
-            assert all(f'"{option}"' in source for option in run.split() if option.startswith("--"))
+    if missing:
+        pytest.skip(f"ran {len(runnable)} of {len(programs)} programs: {', '.join(sorted(missing))} not installed")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-CHECK = runpy.run_path(str(ROOT / ".ci" / "check_dist.py"))
+CHECK = runpy.run_path(str(ROOT / ".ci" / "release.py"))
 WHEEL = "gym_batchnav-1.2.3-py3-none-any.whl"
 SDIST = "gym_batchnav-1.2.3.tar.gz"
 METADATA = "gym_batchnav-1.2.3.dist-info/METADATA"

@@ -98,9 +98,3 @@ def test_the_citation_is_of_this_version():
     (cited,) = re.findall(r"^version: (\S+)$", (ROOT / "CITATION.cff").read_text(), flags=re.MULTILINE)
     (own,) = re.findall(r'^version = "(\S+)"$', settings(), flags=re.MULTILINE)
     assert cited == own
-
-
-def test_workflows_run_what_ci_runs():
-    text = (ROOT / ".github" / "workflows" / "ci.yml").read_text()
-    assert "bash .ci/run" in text
-    assert all(system in text for system in ("ubuntu", "macos", "windows"))

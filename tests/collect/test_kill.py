@@ -57,7 +57,7 @@ def kill_and_resume(folder, style, moments):
     return killed
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(os.name != "posix", reason="kill -9")
 def test_a_killed_collection_equals_the_undisturbed_one(tmp_path):
     collect(tmp_path / "whole", **KEYWORDS)
@@ -66,7 +66,7 @@ def test_a_killed_collection_equals_the_undisturbed_one(tmp_path):
     assert_same_content(tmp_path / "whole", tmp_path / "killed")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(os.name != "posix", reason="kill -9")
 @pytest.mark.parametrize("number", range(5))
 @pytest.mark.parametrize("style", ["zarr", "webdataset"])

@@ -92,7 +92,7 @@ for _ in range({steps}):
 """
 
 
-@pytest.mark.parametrize("steps", [1, *(pytest.param(steps, marks=pytest.mark.slow) for steps in (2, 20))])
+@pytest.mark.parametrize("steps", [1, *(pytest.param(steps, marks=pytest.mark.long) for steps in (2, 20))])
 def test_a_program_may_end_while_a_scene_loads(steps, tmp_path):
     program = LEAVING.format(tests=str(HERE), cache=str(tmp_path), steps=steps)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)

@@ -27,7 +27,7 @@ def test_a_damaged_file_of_each_kind(tmp_path):
 
 
 @linux
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_a_thousand_damaged_files(tmp_path):
     outcomes, failures = fuzz(84 * len(KINDS), seed=1, keep=tmp_path)

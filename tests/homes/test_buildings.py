@@ -16,7 +16,7 @@ from gym_batchnav.scene.scene import Scene
 
 BUILDINGS = ("office", "shop", "hall")
 CASES = [(kind, seed) for kind in BUILDINGS for seed in (4,)]
-MORE = [pytest.param(kind, seed, marks=pytest.mark.slow) for kind in BUILDINGS for seed in (1, *range(5, 25))]
+MORE = [pytest.param(kind, seed, marks=pytest.mark.long) for kind in BUILDINGS for seed in (1, *range(5, 25))]
 
 
 @cache

@@ -132,7 +132,7 @@ def test_sizes_are_drawn_from_the_seed() -> None:
     assert sum(44 < float(str(area)) < 122 for area in areas) >= 4
 
 
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_stairs_join_both_storeys_in_one_island(seed: int) -> None:
     scene, navmesh = home(seed, 140.0, 2)
     top = facts(scene, "free_space")[1]["floor"]
@@ -175,7 +175,7 @@ def test_way_over_the_stairs_is_as_long_as_they_are() -> None:
     ("seed", "area", "storeys"),
     [
         (0, 28.0, 1),
-        *(pytest.param(*size, marks=pytest.mark.slow) for size in ((1, 70.0, 1), (2, 140.0, 2), (5, 240.0, 1))),
+        *(pytest.param(*size, marks=pytest.mark.long) for size in ((1, 70.0, 1), (2, 140.0, 2), (5, 240.0, 1))),
     ],
 )
 def test_navmesh_has_the_free_floor(seed: int, area: float, storeys: int) -> None:
@@ -194,7 +194,7 @@ def test_free_floor_is_most_of_the_floor() -> None:
         assert 0.6 * area < whole < 0.9 * area
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2))])
 def test_closed_doors_make_islands(seed: int) -> None:
     scene, navmesh = home(seed, 100.0, closed_doors=2)
     rooms = facts(scene, "rooms")
@@ -236,7 +236,7 @@ SIZES = ((None, None), (None, None), (25, 1), (60, 1), (120, None), (250, None),
 DOORWAY = 0.6  # metres on either side of a door that furniture leaves clear
 
 
-@pytest.mark.parametrize("seed", [pytest.param(k, marks=pytest.mark.slow) if k > 1 else k for k in range(100)])
+@pytest.mark.parametrize("seed", [pytest.param(k, marks=pytest.mark.long) if k > 1 else k for k in range(100)])
 def test_homes_of_all_sizes_hold_together(seed: int) -> None:
     area, storeys = SIZES[seed % len(SIZES)]
     storeys = 1 + seed // len(SIZES) % 2 if area and storeys is None else storeys

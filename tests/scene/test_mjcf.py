@@ -285,7 +285,7 @@ TEXTURED = {
 @pytest.mark.opengl
 def some_by_default(cases):
     """All cases, of which every sixth runs by default and the others with ``-m slow``."""
-    return [case if row % 6 == 0 else pytest.param(case, marks=pytest.mark.slow) for row, case in enumerate(cases)]
+    return [case if row % 6 == 0 else pytest.param(case, marks=pytest.mark.long) for row, case in enumerate(cases)]
 
 
 @pytest.mark.parametrize("case", some_by_default(TEXTURED))

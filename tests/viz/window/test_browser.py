@@ -26,7 +26,7 @@ from gym_batchnav.viz.window.walk import walk_in_window
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.skipif(CHROMIUM is None and "playwright" not in REQUIRED, reason="chromium is not installed"),
 ]
 

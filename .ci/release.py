@@ -1,7 +1,7 @@
-"""Check the files of a release: ``python .ci/check_dist.py dist`` after ``python -m build``.
+"""Build the files of a release into a folder and check them: ``python .ci/release.py dist``. Nothing is uploaded.
 
-There must be one wheel and one sdist of the version in pyproject.toml, each below 10 MB, which hold what the repository
-tracks and nothing else. CHANGELOG.md and CITATION.cff must name the version.
+It needs build and twine. There must be one wheel and one sdist of the version in pyproject.toml, each below 10 MB,
+which hold what the repository tracks and nothing else. CHANGELOG.md and CITATION.cff must name the version.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import email
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -24,10 +25,14 @@ BESIDES = ("README.md", "CHANGELOG.md", "SECURITY.md", "CITATION.cff", "LICENSE"
 
 
 def main() -> None:
-    """Check the folder that the command line names; exit with the list of what is wrong."""
+    """Build into the folder that the command line names, and check; exit with the list of what is wrong."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path, help="folder of the wheel and the sdist")
-    folder = parser.parse_args().folder
+    parser.add_argument("folder", type=Path, help="folder for the wheel and the sdist; what it holds is removed")
+    folder = parser.parse_args().folder.resolve()
+    shutil.rmtree(folder, ignore_errors=True)
+    # The wheel is built from the sdist.
+    subprocess.run([sys.executable, "-m", "build", "--outdir", folder], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([sys.executable, "-m", "twine", "check", "--strict", *folder.iterdir()], check=True)
     tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True)
     wrong = problems(folder, ROOT, tracked.stdout.splitlines())
     for path in sorted(folder.iterdir()):
