@@ -9,6 +9,7 @@ from gym_batchnav.actions.continuous import HolonomicActions, VelocityActions, W
 from gym_batchnav.actions.discrete import DiscreteActions
 from gym_batchnav.actions.flight import FlightActions
 from gym_batchnav.actions.noise import ActuationNoise, LoCoBotNoise
+from gym_batchnav.navmesh.agents import NavMeshAgents
 
 ACTIONS = ("discrete", "velocity", "waypoint", "holonomic", "flight")
 NOISES = (None, "locobot")
@@ -48,6 +49,11 @@ def make_actions(actions: str | Actions, forward_step: float = 0.25, turn_angle_
             f"actions={actions!r}: pass one of {', '.join(map(repr, ACTIONS))}, or an object such as VelocityActions()"
         )
     return actions
+
+
+def agents_of(actions: Actions, num_slots: int) -> NavMeshAgents:
+    """Return what moves agents with these actions on the navmeshes of some slots; flying agents need another kind."""
+    return getattr(actions, "make_agents", NavMeshAgents)(num_slots)
 
 
 def make_noise(noise: str | ActuationNoise | None) -> ActuationNoise | None:

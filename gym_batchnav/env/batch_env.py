@@ -204,6 +204,7 @@ class BatchNavEnv(BatchQueries, BatchAttributes, VectorEnv):
         )
         self.settings = settings = replace(settings, picture_cameras=self.components.picture_cameras)
         delays = settings.delays(self.components)
+        settings.check_images(self.components.images)
         check_memory(settings, self.components)
         preparer = settings.preparer(self.components.task.sampler)
         library = settings.library(scenes, library, preparer)
@@ -286,9 +287,9 @@ class BatchNavEnv(BatchQueries, BatchAttributes, VectorEnv):
                 sequence of scenes and episodes of an environment; None continues it.
             options: ``reset_mask``: [N] bool, the environments to reset (as in Gymnasium), in every autoreset mode.
                 ``episode_index``: [N] int, the episode for each environment, numbered as in the info of that name.
-                ``episode_order``: ``"random"`` or ``"once"``, changes the order and restarts it. ``episodes``: [E] int,
-                with ``"once"`` the episodes to run, in this order, instead of all. Other options are ignored with a
-                warning.
+                ``episode_order``: ``"random"`` or ``"once"``, changes the order and restarts it. In order ``"once"`` an
+                environment that has not acted begins its episode again. ``episodes``: [E] int, with ``"once"`` the
+                episodes to run, in this order, instead of all. Other options are ignored with a warning.
 
         Returns:
             Observations and infos of all environments; those of environments that are not reset do not change.
@@ -304,20 +305,20 @@ class BatchNavEnv(BatchQueries, BatchAttributes, VectorEnv):
         if not (self.simulator.begun | mask).all():
             raise RuntimeError("the first reset must include all environments: call reset() without 'reset_mask'")
         seeds = seeds_of(seed, self.num_envs)
-        requested = given.get("episode_index")
-        rows = None
-        if requested is not None:
-            rows = episodes_of(requested, self.num_envs, self.num_episodes)[mask]
-        order = given.get("episode_order")
+        rows, order, chosen = (given.get(name) for name in ("episode_index", "episode_order", "episodes"))
+        if rows is not None:
+            rows = episodes_of(rows, self.num_envs, self.num_episodes)[mask]
         if order is not None:
             check_choice("episode_order", order, EPISODE_ORDERS)
-        chosen = None
-        if given.get("episodes") is not None:
+        if chosen is not None:
             if order != "once":
                 raise ValueError("options={'episodes': ...}: also pass 'episode_order': 'once'")
-            chosen = chosen_of(given["episodes"], self.num_episodes)
+            chosen = chosen_of(chosen, self.num_episodes)
+        if self.worlds is not None:
+            self.worlds.of_rows(np.nonzero(mask)[0])
         if order is not None:
-            self.simulator.schedule.restart(order, chosen)
+            self.simulator.restart(order, chosen, mask)
+        VectorEnv.reset(self, seed=seeds[0])  # for wrappers that draw from np_random
         self.stepper.abandon()
         self.simulator.seed(seeds, mask)
         return self.stepper.reset(mask, rows)

@@ -18,6 +18,7 @@ from gym_batchnav.state import AgentState, copy_of, rows_of
 from gym_batchnav.worlds.views import WorldViews
 
 PICTURE_VIEWS = 64  # rendered at a time by ``pictures``, which limits its memory
+PICTURE_TARGETS = 4  # cameras of pictures, and sizes, whose targets are kept
 
 
 class AgentCameras:
@@ -40,9 +41,6 @@ class AgentCameras:
         bodies: The bodies that agents see besides the scenes; None for none.
         episode_keys: [N] uint64, the keys of the agents' episodes, written in place by their owner; needed by cameras
             with jitter.
-
-    Raises:
-        ValueError: An existing renderer draws other bodies, or none.
     """
 
     def __init__(
@@ -60,8 +58,6 @@ class AgentCameras:
         bodies: WorldViews | None = None,
         episode_keys: np.ndarray | None = None,
     ) -> None:
-        if bodies is not None and not isinstance(renderer, str):
-            raise ValueError("renderer= draws no bodies: leave it out with agents_per_world= or bodies=")
         self.device = device
         self.rig = rig
         self.num_agents = num_agents
@@ -264,9 +260,12 @@ class AgentCameras:
         self, slots: np.ndarray, views: np.ndarray, camera: Camera, bodies: BodyViews | None = None
     ) -> np.ndarray:
         """Return RGB pictures [M, H, W, 3] uint8 of the scenes in slots [M] from views [M, 4, 4], world-to-camera."""
-        if camera not in self._picture_targets:
-            self._picture_targets[camera] = self.renderer.target(camera, ("rgb",), num_views=PICTURE_VIEWS, buffers=1)
-        target = self._picture_targets[camera]
+        target = self._picture_targets.pop(camera, None)
+        if target is None:
+            target = self.renderer.target(camera, ("rgb",), num_views=PICTURE_VIEWS, buffers=1)
+        self._picture_targets[camera] = target  # the last one
+        if len(self._picture_targets) > PICTURE_TARGETS:
+            self._picture_targets.pop(next(iter(self._picture_targets))).close()
         pictures = np.empty((len(slots), camera.height, camera.width, 3), np.uint8)
         for first in range(0, len(slots), PICTURE_VIEWS):
             chunk = slice(first, first + PICTURE_VIEWS)

@@ -171,7 +171,11 @@ class FunctionalBatch:
         """Take the batch to a state."""
         self._check(state)
         self._env.check_idle("functional()")
-        self._env.simulator.restore(state)
+        stepper = self._env.stepper
+        jumps = bool(stepper.listeners) and not np.array_equal(stepper.simulator.state.block, state.block)
+        stepper.simulator.restore(state)
+        if jumps:
+            stepper.tell_placed(np.arange(self._env.num_envs))
 
     def _check(self, state: BatchState) -> None:
         """Raise ValueError unless a state is one of this batch."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from gym_batchnav.actions.choice import agents_of
 from gym_batchnav.env.cameras import PICTURE_VIEWS
 from gym_batchnav.env.settings import BatchSettings
 from gym_batchnav.render.checks import needs_ray_table, ray_table_bytes
@@ -57,7 +58,7 @@ def bytes_per_environment(settings: BatchSettings, components: Components) -> in
     """Return the minimum main memory, in bytes, that one environment of a batch needs."""
     arrays = [*arrays_of(agent_state(1)).values(), *arrays_of(episode_state(1)).values()]
     kept = settings.delays(components).nbytes
-    arrays += settings.action_kind.make_agents(1).memory(1).values()
+    arrays += agents_of(settings.action_kind, 1).memory(1).values()
     state = _COPIES * sum(array.nbytes for array in arrays) + components.memory_nbytes() + kept
     rig = settings.rig()
     views = _VIEW_BYTES * max(1, sum(len(group.cameras) for group in rig.groups))

@@ -23,16 +23,12 @@ class Observer:
         cameras: The agents' cameras.
         components: The task with all sensors.
         delays: The timing of sensors.
-
-    Raises:
-        ValueError: A component reads images that the agents do not record, or that stay on a GPU.
     """
 
     def __init__(self, cameras: AgentCameras, components: Components, delays: Delays) -> None:
         self._cameras = cameras
         self._components = components
         self._delays = delays
-        _check_images(cameras, components.images)
 
     def observe(self, state: TaskState, images: dict[str, Any], rows: np.ndarray | None = None) -> Observation:
         """Return the observations of all agents, or of the agents ``rows`` [M].
@@ -81,12 +77,3 @@ class Observer:
             camera, sensor = rig.recordings[key]
             if sensor == "depth":
                 encode_depth(images[key], rig.cameras[camera].depth_encoding)
-
-
-def _check_images(cameras: AgentCameras, keys: tuple[str, ...]) -> None:
-    """Raise ValueError unless the agents record the images with these keys, as arrays."""
-    for key in keys:
-        if key not in cameras.rig.keys:
-            raise ValueError(f"sensors=: one of them reads the image {key!r}, which is not among them: add it")
-    if keys and cameras.device != "cpu":
-        raise ValueError(f"obs_device={cameras.device!r}: a sensor reads the image {keys[0]!r} as an array; use 'cpu'")

@@ -155,6 +155,8 @@ class BatchSettings:
                 raise ValueError(f"bodies= has a {type(group).__name__} without {', '.join(missing)}: see worlds.api")
         if (size > 1 or self.bodies) and isinstance(self.action_kind, FlightActions):
             raise ValueError(f"actions={self.actions!r}: agents that share a world walk, use other actions")
+        if (size > 1 or self.bodies) and not isinstance(self.renderer, str):
+            raise ValueError("renderer= draws no bodies: leave it out with agents_per_world= or bodies=")
 
     def _check_semantic_ids(self) -> None:
         """Raise ValueError unless the ids are valid, and those that a shared renderer draws."""
@@ -195,6 +197,14 @@ class BatchSettings:
         sensors = [sensor for sensor in self.sensors if isinstance(sensor, str)]
         return CameraRig(self.camera, sensors, self.sensor_noise)
 
+    def check_images(self, keys: Sequence[str]) -> None:
+        """Raise ValueError unless the agents record the images that components read, as arrays."""
+        for key in keys:
+            if key not in self.rig().keys:
+                raise ValueError(f"sensors=: one of them reads the image {key!r}, which is not among them: add it")
+        if keys and self.obs_device != "cpu":
+            raise ValueError(f"obs_device={self.obs_device!r}: a sensor reads the image {keys[0]!r}; use 'cpu'")
+
     def delays(self, components: Components) -> Delays:
         """Return the timing of the sensors."""
         return Delays(self.sensor_timing, {**self.rig().spaces, **components.spaces})
@@ -231,8 +241,11 @@ class BatchSettings:
         """
         check_kind("library", shared, SceneLibrary)
         if shared is not None:
-            given = (scenes, self.resident_scenes, self.max_scene_bytes, self.deterministic_rotation or None)
-            if any(value is not None for value in given) or (self.texture_size, self.max_triangles) != ("auto", None):
+            names = ("resident_scenes", "max_scene_bytes", "deterministic_rotation", "rotate_every", "texture_size")
+            changed = [
+                name for name in (*names, "max_triangles") if getattr(self, name) != getattr(BatchSettings, name)
+            ]
+            if scenes is not None or changed:
                 raise ValueError(
                     "library= already has its scenes: leave out scenes= and the keywords of rotation and memory"
                 )

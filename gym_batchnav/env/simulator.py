@@ -11,6 +11,7 @@ import numpy as np
 from gymnasium.spaces import Discrete
 
 from gym_batchnav.actions.api import MAX_PITCH, Actions, check_commands
+from gym_batchnav.actions.choice import agents_of
 from gym_batchnav.actions.discrete import DiscreteActions
 from gym_batchnav.actions.noise import ActuationNoise
 from gym_batchnav.env.chooser import EpisodeChooser
@@ -19,7 +20,6 @@ from gym_batchnav.episodes.draws import step_uniform
 from gym_batchnav.episodes.episode_set import EpisodeSet
 from gym_batchnav.episodes.schedule import EpisodeSchedule
 from gym_batchnav.library.library import SceneLibrary
-from gym_batchnav.navmesh.agents import NavMeshAgents
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.preparation.navigation import AnyNavigation, NavigationPreparer
 from gym_batchnav.state import StateBlock, StepOutcome, check_arrays, write_arrays
@@ -82,7 +82,7 @@ class Simulator:
         self.actuation_noise = actuation_noise
         self.sliding = sliding
         self.geodesic = geodesic
-        self.navmeshes = getattr(self.actions, "make_agents", NavMeshAgents)(library.num_slots)
+        self.navmeshes = agents_of(self.actions, library.num_slots)
         arrays = world_arrays(num_agents, team, bodies)
         if num_processors() < numba.config.NUMBA_NUM_THREADS:  # type: ignore[attr-defined]
             numba.set_num_threads(min(num_processors(), numba.get_num_threads()))  # it knows no quota of a container
@@ -159,6 +159,11 @@ class Simulator:
             self.schedule.rewind()
             self.library.restart(self._user, int(self.episodes.seed[0]))
 
+    def restart(self, order: str, chosen: np.ndarray | None, mask: np.ndarray) -> None:
+        """Restart the schedule, see ``EpisodeSchedule.restart``; the agents of a mask [N] bool then begin anew."""
+        self.schedule.restart(order, chosen)
+        self.begun[mask] = False
+
     def advance(self) -> None:
         """Advance the library by one step; scenes may change, so the images of the last step must have been read."""
         self.library.advance(self._user)
@@ -182,6 +187,12 @@ class Simulator:
             return indices
         self._sync_slots()
         state = self.episodes
+        if requested is None and self.schedule.order == "once":
+            again = indices[(self.begun & state.valid & (state.num_steps == 0))[indices]]
+            if len(again):  # these episodes have not run yet
+                state.count[again] = np.maximum(state.count[again] - 1, 0)
+                self.begin_episodes(again, self.schedule.index(self.agents.slot[again], state.episode[again]))
+                return np.union1d(again, self.begin_episodes(np.setdiff1d(indices, again)))
         slot, row, found = self._chooser.choose(indices, requested)
         self.begun[indices] = True
         state.valid[indices] = found

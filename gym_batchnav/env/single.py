@@ -24,8 +24,8 @@ class SingleEnv(gymnasium.Env):
     hold all measures, including those that a batch reports only at the end of an episode (``success``, ``spl``): their
     values are those of an episode that ends now, as in Habitat.
 
-    ``gymnasium.make`` does not pass on its ``max_episode_steps`` (500 by default) but truncates with a TimeLimit, so an
-    environment made that way has no limit itself. If constructed directly, it truncates as the batch does.
+    If ``gymnasium.make`` makes it by an id with ``max_episode_steps``, a TimeLimit truncates, whose limit is not passed
+    on; the environment then has no limit itself, unless a protocol sets one. Otherwise it truncates as the batch does.
 
     Raises:
         ValueError: ``gymnasium.make`` made it with a protocol whose limit of steps is not that of the id.
@@ -59,22 +59,20 @@ class SingleEnv(gymnasium.Env):
 
     @spec.setter
     def spec(self, spec: EnvSpec | None) -> None:
-        """Store the spec that ``gymnasium.make`` sets, and leave the step limit to its TimeLimit."""
+        """Store the spec that ``gymnasium.make`` sets, and leave the step limit to its TimeLimit if the id has one."""
         self._spec = spec
-        if spec is not None and not self._has_limit:
-            self._check_protocol(spec)
-            self.batch.max_episode_steps = NO_LIMIT
-
-    def _check_protocol(self, spec: EnvSpec) -> None:
-        """Close the batch and raise ValueError if a protocol's limit of steps is not the one that the id has."""
+        known = None if spec is None or self._has_limit else gymnasium.registry.get(spec.id)
+        if known is None or known.max_episode_steps is None:
+            return
         protocol = self.batch.settings.protocol
-        known = gymnasium.registry.get(spec.id)
         limit = self.batch.max_episode_steps
-        if protocol is not None and known is not None and known.max_episode_steps != limit:
+        if protocol is None:
+            self.batch.max_episode_steps = NO_LIMIT
+        elif known.max_episode_steps != limit:
             self.close()
             raise ValueError(
                 f"protocol={protocol_of(protocol).name!r} ends episodes after {limit} steps, and gymnasium.make those "
-                f"of {spec.id} after {known.max_episode_steps}: use gymnasium.make_vec, or SingleEnv(protocol=...) of "
+                f"of {known.id} after {known.max_episode_steps}: use gymnasium.make_vec, or SingleEnv(protocol=...) of "
                 "gym_batchnav.env.single"
             )
 
@@ -105,7 +103,7 @@ class SingleEnv(gymnasium.Env):
     def protocol_card(self) -> ProtocolCard:
         """Return what a result must state to be repeated; see ``BatchNavEnv.protocol_card``.
 
-        If ``gymnasium.make`` made the environment, its TimeLimit has the limit of steps, and the card leaves it out.
+        If a TimeLimit of ``gymnasium.make`` has the limit of steps, the card leaves it out.
         """
         batch = self.batch
         limit = None if batch.max_episode_steps == NO_LIMIT else batch.max_episode_steps

@@ -86,8 +86,10 @@ def answer(request: Mapping[str, Any]) -> dict[str, Any]:
     refused = failed = None
     disk = _disk(request["cache_dir"], request["max_bytes"])
     disk.used.clear()
-    with warnings.catch_warnings(record=True) as caught:
+    caught: list[warnings.WarningMessage] = []
+    with warnings.catch_warnings():
         warnings.simplefilter("always")
+        _keep_warnings_of_this_thread(caught)
         try:
             _prepare(request, disk)
         except Exception as error:
@@ -103,6 +105,19 @@ def answer(request: Mapping[str, Any]) -> dict[str, Any]:
         "warnings": [str(one.message)[:MAX_TEXT] for one in relevant[:MAX_WARNINGS]],
         "files": sorted(path.name for path in disk.used if path.is_file()),
     }
+
+
+def _keep_warnings_of_this_thread(caught: list[warnings.WarningMessage]) -> None:
+    """Add the warnings of this thread to a list, and show those of others, which may be the user's."""
+    show, thread = warnings.showwarning, threading.get_ident()
+
+    def keep(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+        if threading.get_ident() == thread:
+            caught.append(warnings.WarningMessage(message, category, *where, **more))
+        else:
+            show(message, category, *where, **more)
+
+    warnings.showwarning = keep
 
 
 def _prepare(request: Mapping[str, Any], disk: DiskCache) -> None:

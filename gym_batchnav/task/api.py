@@ -29,7 +29,7 @@ every step.
 
 Pass a task to an environment as ``task=``, or register your own id: ``gymnasium.register("Mine-v0",
 entry_point="gym_batchnav.env.single:SingleEnv", vector_entry_point="gym_batchnav.env.batch_env:BatchNavEnv",
-kwargs={"task": Mine()})``.
+max_episode_steps=500, kwargs={"task": Mine()})``.
 """
 
 from __future__ import annotations

@@ -173,7 +173,7 @@ class OracleSuccess(Measure):
 class TimedOut(Measure):
     """Whether each episode [N] bool ran out of steps before the agent called STOP.
 
-    ``gymnasium.make`` truncates episodes with a wrapper, which this measure does not see.
+    ``gymnasium.make`` truncates episodes with a wrapper, which this measure does not see without ``protocol=``.
     """
 
     name = "timed_out"

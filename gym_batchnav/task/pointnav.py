@@ -45,7 +45,11 @@ class PointNav(GoalTask):
 
     @classmethod
     def bps_paper(cls) -> PointNav:
-        """Return the task with the reward of "Large Batch Simulation for Deep Reinforcement Learning" (ICLR 2021)."""
+        """Return the task with the reward of "Large Batch Simulation for Deep Reinforcement Learning" (ICLR 2021).
+
+        The TimeLimit of ``gymnasium.make`` is hidden from a task, which then pays progress at a time-out, too. Pass
+        ``protocol="bps-2021"``, which sets the limit, or use ``gymnasium.make_vec``.
+        """
         return cls(spl_reward=True)
 
     def reward(self, state: TaskState, measures: Mapping[str, np.ndarray]) -> np.ndarray:

@@ -64,12 +64,19 @@ class SelfPlay(VectorWrapper):
         """Begin an episode in every world.
 
         A number is the seed of the whole batch. Of a sequence with one seed per learner, each world takes the first of
-        its learners.
+        its learners. Options with a value per learner, ``reset_mask`` and ``episode_index``, are the others' too.
         """
+        size = len(self.rows) + len(self._others)
+        first = np.arange(size) * self._num_worlds // size * (len(self.rows) // self._num_worlds)  # learner of a world
         if isinstance(seed, (list, tuple)) and len(seed) == len(self.rows):
-            size = len(self.rows) + len(self._others)
-            learners = len(seed) // self._num_worlds
-            seed = [seed[row * self._num_worlds // size * learners] for row in range(size)]
+            seed = [seed[learner] for learner in first]
+        options = dict(options or {})
+        for name in {"reset_mask", "episode_index"} & options.keys():
+            given = np.asarray(options[name])
+            if given.shape != (len(self.rows),):
+                raise ValueError(f"{name} has shape {given.shape}: pass a value for each of {len(self.rows)} learners")
+            options[name] = given[first]
+            options[name][self.rows] = given
         observation, info = self.env.reset(seed=seed, options=options)
         return self._split(observation), self._learners_of(info)
 

@@ -14,7 +14,9 @@ from rooms import box, box_room, scene_of
 from walks import assert_equal, walk
 
 import gym_batchnav  # noqa: F401 - registers the environments
+from gym_batchnav.actions.discrete import DiscreteActions
 from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.cameras import PICTURE_TARGETS
 from gym_batchnav.geometry import Camera
 from gym_batchnav.lenses import Fisheye
 from gym_batchnav.library.library import SceneLibrary
@@ -304,6 +306,46 @@ class TestAutoreset:
         assert env.episodes.count.tolist() == [1, 2] and env.episodes.done.tolist() == [True, False]
         env.step(np.full(2, LEFT))
         assert env.episodes.count.tolist() == [2, 2]
+
+    def test_a_reset_without_an_action_begins_the_same_episodes_that_run_once(self, make):
+        env = make(3, episode_order="once")
+        first = env.reset(seed=0)[1]["episode_index"].tolist()
+        for options in (None, {"reset_mask": np.array([False, True, False])}):
+            assert env.reset(options=options)[1]["episode_index"].tolist() == first
+        assert env.episodes.count.tolist() == [1, 1, 1]
+        with env.paused(np.array([False, True, True])):
+            env.step(np.full(3, LEFT))
+        later = env.reset()[1]["episode_index"].tolist()
+        assert later[1:] == first[1:] and later[0] not in first
+        again = env.reset(options={"episode_order": "once", "episodes": np.array([7, 8])})[1]
+        assert again["episode_index"][:2].tolist() == [7, 8] and again["episode_valid"].tolist() == [True, True, False]
+
+    def test_actions_need_four_attributes(self, make):
+        given = DiscreteActions()
+
+        class Plain:
+            space, validate, decode, follow = given.space, given.validate, given.decode, given.follow
+
+        env, twin = make(2, actions=Plain()), make(2)
+        env.reset(seed=0), twin.reset(seed=0)
+        for one in (env, twin):
+            one.step(one.shortest_path_actions())
+        np.testing.assert_array_equal(env.agents.position, twin.agents.position)
+
+    def test_wrappers_that_draw_from_np_random_are_repeatable(self, make):
+        env = make(2)
+        draws = []
+        for seed in (3, [3, 5]):
+            env.reset(seed=seed)
+            draws.append(env.np_random.random())
+        assert draws[0] == draws[1]
+
+    def test_targets_of_pictures_of_other_sizes_are_released(self, make):
+        env = make(2)
+        env.reset(seed=0)
+        for size in range(8, 20):
+            env.pictures(size=size)
+        assert len(env.cameras._picture_targets) == PICTURE_TARGETS
 
     def test_pauses_add_up_and_copy_their_masks(self, make):
         env = make(3)

@@ -109,6 +109,21 @@ def test_four_agents_and_six_others_are_repeated_to_the_bit(make, tmp_path, mode
     assert moved == len(logs)
 
 
+def test_a_step_from_an_older_state_begins_another_recording(make, tmp_path):
+    envs = RecordWorlds(make(M, autoreset_mode="next_step", obs_device="cpu"), tmp_path / "logs")
+    batch = envs.unwrapped
+    step = batch.functional("numpy")
+    first, *_ = step.reset(seed=0)
+    state = first
+    for _ in range(10):
+        state, *_ = step(state, np.full(M, 1))
+    state = first
+    for _ in range(30):
+        state, *_ = step(state, np.full(M, 2))
+    ((_, log),) = logs_in(tmp_path / "logs")
+    assert log.num_steps == 30 and (log.actions == 2).all()
+
+
 def test_the_last_pose_is_in_the_file(make, tmp_path):
     envs = RecordWorlds(make(M, autoreset_mode="disabled"), tmp_path / "logs")
     play(envs, 30)

@@ -8,6 +8,7 @@ from walks import assert_equal
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.library import SceneLibrary
+from gym_batchnav.mapping.sensors import MapPath
 
 NUM_ENVS = 6
 HALF = 3
@@ -54,6 +55,20 @@ def test_a_library_outlives_the_environment_that_made_it(make):
     library = first.library
     first.close()
     assert np.isfinite(make(library=library).reset(seed=0)[0]["depth"]).all()
+
+
+def test_a_constructor_that_fails_leaves_the_library_alone(make):
+    library = make().library
+    for wrong, message in (({"sensors": (MapPath(),)}, "reads the image 'depth'"), ({"bodies": 3}, "bodies=3")):
+        with pytest.raises(ValueError, match=message):
+            make(library=library, **wrong)
+    assert library.num_users == 1
+
+
+def test_scenes_that_are_there_have_their_own_times(make):
+    library = make().library
+    with pytest.raises(ValueError, match="leave out scenes= and the keywords of rotation"):
+        make(library=library, rotate_every=10)
 
 
 def rows_of(returned, rows):

@@ -7,6 +7,7 @@ from rooms import box_room
 import gym_batchnav  # noqa: F401 - registers the environments
 from gym_batchnav.env.single import SingleEnv
 from gym_batchnav.scene.save import save_glb
+from gym_batchnav.task.pointnav import PointNav
 
 
 @pytest.fixture(scope="module")
@@ -95,3 +96,17 @@ def test_an_episode_can_be_chosen(keywords):
 def test_batch_keywords_are_refused(keywords):
     with pytest.raises(ValueError, match="make_vec"):
         SingleEnv(num_envs=4, **keywords)
+
+
+@pytest.mark.parametrize("limit", [None, 500])
+def test_an_id_of_ones_own_ends_its_episodes(keywords, limit):
+    """Without a limit of the id, Gymnasium adds none, and that of the batch counts."""
+    entry = "gym_batchnav.env.single:SingleEnv"
+    gymnasium.register("Mine-v0", entry_point=entry, max_episode_steps=limit, kwargs={"task": PointNav()})
+    try:
+        env = gymnasium.make("Mine-v0", sensors=(), **keywords)
+    finally:
+        del gymnasium.registry["Mine-v0"]
+    env.reset(seed=0)
+    assert [env.step(2)[3] for _ in range(500)] == [False] * 499 + [True]
+    env.close()

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from pathlib import Path
 
 import psutil
@@ -90,6 +91,19 @@ def test_warnings_are_passed_on(worker, tmp_path):
     path = tmp_path / "tall.obj"
     path.write_text("o floor\nv 0 0 0\nv 6000 0 0\nv 6000 0 6000\nv 0 0 6000\nv 0 2500 0\nf 4 3 2 1\nf 1 2 5\n")
     assert any("millimetres" in sentence for sentence in worker.prepare(recipe(path)))
+
+
+def test_warnings_of_other_threads_are_shown_meanwhile(worker, folder, monkeypatch):
+    def prepare(request, disk):
+        other = threading.Thread(target=warnings.warn, args=("from elsewhere",))
+        other.start()
+        other.join()
+        warnings.warn("from here", stacklevel=1)
+
+    monkeypatch.setattr("gym_batchnav.preparation.child._prepare", prepare)
+    with pytest.warns(UserWarning, match="from elsewhere") as caught:
+        assert worker.prepare_here(recipe(folder / "room.glb")) == ("from here",)
+    assert len(caught) == 1
 
 
 def test_the_child_has_no_children_and_one_thread_of_kernels(worker, folder):

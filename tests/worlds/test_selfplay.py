@@ -77,3 +77,14 @@ def test_who_won_all_games_has_a_finite_rating():
     for wrong in (np.zeros((2, 3)), np.array([[0, -1], [1, 0]]), np.array([[0, np.nan], [1, 0]])):
         with pytest.raises(ValueError, match="square matrix"):
             ratings(wrong)
+
+
+def test_options_are_those_of_the_learners(envs):
+    play = SelfPlay(envs, [False, True], [turns_left])
+    play.reset(seed=0, options={"episode_index": np.arange(6)})
+    assert envs.episodes.episode[::2].tolist() == list(range(6))
+    mask = np.arange(6) == 2
+    play.reset(options={"reset_mask": mask})
+    assert envs.episodes.count.tolist() == (1 + np.repeat(mask, 2)).tolist()
+    with pytest.raises(ValueError, match=r"reset_mask has shape \(12,\): pass a value for each of 6 learners"):
+        play.reset(options={"reset_mask": np.ones(12, bool)})
