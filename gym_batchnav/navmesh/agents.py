@@ -37,8 +37,8 @@ from gym_batchnav.system.process import PARALLEL_KERNELS
 
 BLOCK = 64  # agents that a thread takes at a time
 PARALLEL_FROM = 512  # agents; with fewer, starting threads costs more time than it saves
-DETOUR_BLOCK = 8  # agents that a thread takes at a time for Detour's distances, which take about 20 us each
-DETOUR_PARALLEL_FROM = 16  # agents
+DETOUR_PARALLEL_FROM = 16  # agents, for Detour's distances, which take about 20 us each
+DETOUR_TURNS = 4  # blocks of agents that a thread takes; each allocates the memory of a search
 WORLD_BLOCK = 8  # worlds that a thread takes at a time
 
 
@@ -192,7 +192,7 @@ class NavMeshAgents:
         if is_detour(method):
             if _is_parallel(size, DETOUR_PARALLEL_FROM):
                 with PARALLEL_KERNELS:
-                    detour_parallel(DETOUR_BLOCK, *arguments)
+                    detour_parallel(-(-size // (DETOUR_TURNS * numba.get_num_threads())), *arguments)
             else:
                 detour_block(0, size, *arguments)
         elif _is_parallel(size):

@@ -284,20 +284,22 @@ class NavMesh:
         """Walk straight from starts towards ends: Habitat's ``try_step``.
 
         Args:
-            starts: [N, 3], metres; snapped first. A start that is not near the navmesh does not move.
-            ends: [N, 3], metres. An agent does not move if the polygon nearest to its end is on another island.
+            starts: [N, 3], metres; snapped first. A start that is not near the navmesh is returned as it is.
+            ends: [N, 3], metres. An agent does not move if its end is not near the navmesh, or if the polygon nearest
+                to its end is on another island.
             sliding: Slide along walls; False stops at them.
 
         Returns:
             The positions reached [N, 3] float32, and whether Habitat counts a collision [N] bool.
         """
-        starts, polygons = self.snap_with_polygon(starts)
+        snapped, polygons = self.snap_with_polygon(starts)
+        snapped = np.where(polygons[:, None] >= 0, snapped, starts).astype(np.float64)
         ends = np.ascontiguousarray(ends, np.float64)
-        if ends.shape != starts.shape:
-            raise ValueError(f"ends have the shape {ends.shape} and starts {starts.shape}: pass equal shapes")
-        out = np.empty(starts.shape, np.float32)
-        collided = np.empty(len(starts), bool)
-        move_points(self._row, polygons, starts.astype(np.float64), ends, sliding, out, collided)
+        if ends.shape != snapped.shape:
+            raise ValueError(f"ends have the shape {ends.shape} and starts {snapped.shape}: pass equal shapes")
+        out = np.empty(snapped.shape, np.float32)
+        collided = np.empty(len(snapped), bool)
+        move_points(self._row, polygons, snapped, ends, sliding, out, collided)
         return out, collided
 
     def geodesic_distance(self, starts: np.ndarray, goals: np.ndarray, method: str = "exact") -> np.ndarray:

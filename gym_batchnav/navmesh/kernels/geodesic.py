@@ -66,7 +66,7 @@ def fill_goal_fields(
     aim: np.ndarray,
     field: np.ndarray,
     seen: np.ndarray,
-) -> None:
+) -> int:
     """Compute the distance of every corner to the nearest goal of every set, and the polygons that the goals see.
 
     Args:
@@ -78,6 +78,9 @@ def fill_goal_fields(
         aim: [G, 2] float64, written; the goals' x and z moved slightly inward.
         field: [H, C] float32, written; metres, inf across islands.
         seen: [G, P] bool, written; whether the goal sees some part of a polygon.
+
+    Returns:
+        The number of cones of sight that could not be followed.
     """
     sight = make_sight(len(ground.num_vertices), len(corners.point))
     field[:] = np.inf
@@ -95,6 +98,7 @@ def fill_goal_fields(
                     length = start + corners.between[corner, c]
                     if length < field[h, c]:
                         field[h, c] = length
+    return sight.dropped[0]
 
 
 @njit(**INNER)

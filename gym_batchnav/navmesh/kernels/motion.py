@@ -152,7 +152,7 @@ def slide(ground: Ground, queue: np.ndarray, start: Spot, end: Point) -> tuple[i
 
 @njit(**INNER)
 def try_step(row: np.ndarray, queue: np.ndarray, start: Spot, end: Point, sliding: bool) -> Spot:
-    """Move towards an end as Habitat's try_step does: not at all if the end is on another island.
+    """Move towards an end as Habitat's try_step does: not at all if the end is on another island or off the navmesh.
 
     The scene is given as a row of addresses, which is faster to pass than all arrays of a ``Ground``. ``queue`` is
     scratch, [QUEUE] int32.
@@ -166,8 +166,9 @@ def try_step(row: np.ndarray, queue: np.ndarray, start: Spot, end: Point, slidin
     arrived = False
     if sliding:
         reached, to_x, to_z, arrived = slide(ground, queue, start, end)
-    is_near_others = not arrived and ground.frame[4] > 1.0  # there are several islands
-    if is_near_others and not snaps_to_island_of(ground, start.polygon, reached, end.x, end.y, end.z):
+    # With one island, the end snaps to it unless it lies beyond the half extents of 2 m in which Habitat searches.
+    is_doubtful = ground.frame[4] > 1.0 or abs(end.x - to_x) > 2.0 or abs(end.z - to_z) > 2.0
+    if is_doubtful and not arrived and not snaps_to_island_of(ground, start.polygon, reached, end.x, end.y, end.z):
         return start
     return Spot(to_int64(reached), to_x, floor_height(ground, reached, to_x, to_z), to_z)
 
@@ -239,15 +240,18 @@ def walk_along(
 
 
 @njit(**INNER)
-def wall_distance(ground: Ground, queue: np.ndarray, polygon: int, x: float, z: float, farthest: float) -> float:
+def wall_distance(
+    ground: Ground, queue: np.ndarray, queued: np.ndarray, polygon: int, x: float, z: float, farthest: float
+) -> float:
     """Return the horizontal distance to the nearest wall reachable from ``polygon``, at most ``farthest``.
 
-    ``queue`` is scratch, [P] int32 or longer.
+    ``queue`` [P] int32 and ``queued`` [P] bool are scratch; ``queued`` is False before and after.
     """
     outline = ground.outline
     neighbours = ground.neighbours
     best = farthest * farthest
     queue[0] = polygon
+    queued[polygon] = True
     size = 1
     head = 0
     while head < size:
@@ -268,9 +272,12 @@ def wall_distance(ground: Ground, queue: np.ndarray, polygon: int, x: float, z: 
                 beyond = neighbours[current, i]
                 if beyond < 0:
                     best = distance2
-                elif not (queue[:size] == beyond).any():
+                elif not queued[beyond]:
+                    queued[beyond] = True
                     queue[size] = beyond
                     size += 1
+    for k in range(size):
+        queued[queue[k]] = False
     return np.sqrt(best)
 
 
@@ -302,7 +309,8 @@ def move_points(
 def wall_distances(ground: Ground, polygons: np.ndarray, points: np.ndarray, farthest: float, out: np.ndarray) -> None:
     """Compute ``wall_distance`` of points [N, 3] of known polygons [N]; NaN for points without one (-1)."""
     queue = np.empty(len(ground.num_vertices), np.int32)
+    queued = np.zeros(len(ground.num_vertices), np.bool_)
     for i in range(len(points)):
         out[i] = np.nan
         if polygons[i] >= 0:
-            out[i] = wall_distance(ground, queue, to_int64(polygons[i]), points[i, 0], points[i, 2], farthest)
+            out[i] = wall_distance(ground, queue, queued, to_int64(polygons[i]), points[i, 0], points[i, 2], farthest)

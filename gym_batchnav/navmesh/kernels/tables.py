@@ -10,6 +10,7 @@ from gym_batchnav.navmesh.kernels.floor import check_drops
 from gym_batchnav.navmesh.kernels.geodesic import fill_goal_fields
 from gym_batchnav.navmesh.kernels.ground import snap_points
 from gym_batchnav.navmesh.kernels.layout import Cells, Corners, Drops, Goals, Ground, check_parts, make_row
+from gym_batchnav.navmesh.kernels.visibility import check_sight
 
 MAX_GOAL_BYTES = 1 << 30
 
@@ -68,7 +69,7 @@ def make_goals(ground: Ground, corners: Corners, goals: np.ndarray, first: np.nd
 
     Raises:
         ValueError: If a goal lies nowhere near the navmesh, the distances would take too much memory, or ``first`` does
-            not rise from 0 to G.
+            not rise from 0 to G, or lines of sight cannot be followed.
     """
     goals = np.asarray(goals)
     first = np.arange(len(goals) + 1, dtype=np.int32) if first is None else np.ascontiguousarray(first, np.int32)
@@ -87,5 +88,5 @@ def make_goals(ground: Ground, corners: Corners, goals: np.ndarray, first: np.nd
     aim = np.empty((len(points), 2))
     field = np.empty((len(first) - 1, len(corners.point)), np.float32)
     seen = np.empty((len(points), len(ground.num_vertices)), np.bool_)
-    fill_goal_fields(ground, corners, polygons, points, first, aim, field, seen)
+    check_sight(fill_goal_fields(ground, corners, polygons, points, first, aim, field, seen))
     return Goals(points, polygons, aim, first, field, seen)

@@ -38,13 +38,15 @@ class Sight(NamedTuple):
     stamp: np.ndarray  # [C + 1] int32, number of the query that last saw each corner; the last item counts queries
     entered_at: np.ndarray  # [P] int32, number of the query that last had a cone enter each polygon
     seen: np.ndarray  # [C] int32, the corners that a query found
+    dropped: np.ndarray  # [1] int64, cones that queries could not follow because there were too many
 
 
 def make_corners(ground: Ground) -> Corners:
     """Find the corners of a ground, the taut lines of sight between them and their shortest paths.
 
     Raises:
-        ValueError: If the corners or the lines between them would take too much memory or time.
+        ValueError: If the corners or the lines between them would take too much memory or time, or lines of sight
+            cannot be followed.
     """
     corner_of, points, walls, fan_start, fan = _find_corners(ground)
     if len(points) > MAX_CORNERS:
@@ -60,8 +62,18 @@ def make_corners(ground: Ground) -> Corners:
             f"the navmesh has {len(points):,} corners joined by more than {most_edges:,} taut lines, too many to "
             "compute shortest paths: build it with a larger cell_size or edge_max_error"
         )
+    check_sight(sight.dropped[0])
     between = _all_shortest_paths(points, edge_start, edges)
     return Corners(points, walls, corner_of, fan_start, fan, edge_start, edges, between)
+
+
+def check_sight(dropped: int) -> None:
+    """Raise ValueError if visibility queries have dropped cones, because paths would then be too long."""
+    if dropped:
+        raise ValueError(
+            f"{dropped:,} lines of sight could not be followed, because polygons of the navmesh are thinner than "
+            "rounding errors: build it again, with a larger cell_size"
+        )
 
 
 @njit(**ENTRY)
@@ -74,6 +86,7 @@ def make_sight(num_polygons: int, num_corners: int) -> Sight:
         np.zeros(num_corners + 1, np.int32),
         np.zeros(num_polygons, np.int32),
         np.empty(num_corners, np.int32),
+        np.zeros(1, np.int64),
     )
 
 
@@ -238,10 +251,13 @@ def next_cone(
         bx = ground.outline[polygon, i, 0] - x
         bz = ground.outline[polygon, i, 1] - z
         beyond = ground.neighbours[polygon, edge]
-        if beyond >= 0 and beyond != origin and ax * bz - az * bx < 0.0 and size < len(sight.cones):
+        if beyond >= 0 and beyond != origin and ax * bz - az * bx < 0.0:
             new_left_x, new_left_z = (ax, az) if left_x * az - left_z * ax < 0.0 else (left_x, left_z)
             new_right_x, new_right_z = (bx, bz) if bx * right_z - bz * right_x < 0.0 else (right_x, right_z)
-            if new_left_x * new_right_z - new_left_z * new_right_x < 0.0:
+            is_open = new_left_x * new_right_z - new_left_z * new_right_x < 0.0
+            if is_open and size >= len(sight.cones):
+                sight.dropped[0] += 1
+            elif is_open:
                 cone = sight.cones[size]
                 cone[0] = new_left_x
                 cone[1] = new_left_z
@@ -277,6 +293,7 @@ def _expand(ground: Ground, corner_of: np.ndarray, sight: Sight, size: int, coun
                 dz = ground.outline[polygon, i, 1] - z
                 if cone_contains(left_x, left_z, right_x, right_z, dx, dz):
                     count = _note(sight, corner, count)
+    sight.dropped[0] += size
     return count
 
 

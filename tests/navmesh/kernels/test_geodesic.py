@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gym_batchnav.navmesh import NavMesh
+from gym_batchnav.navmesh.kernels import visibility
 
 FLAT = np.array([1, 0, 1], np.float32)
 
@@ -157,3 +158,16 @@ def test_it_is_a_metric(rows: list[str], seed: int) -> None:
     np.testing.assert_allclose(table, table.T, rtol=1e-6)
     np.testing.assert_allclose(np.diag(table), 0, atol=1e-6)
     assert (table[:, None, :] <= table[:, :, None] + table[None, :, :] + 1e-4).all()
+
+
+def test_lines_of_sight_that_cannot_be_followed_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_sight = visibility.make_sight
+
+    def make_small_sight(num_polygons: int, num_corners: int) -> visibility.Sight:
+        sight = make_sight(num_polygons, num_corners)
+        return sight._replace(cones=sight.cones[:1], entered=sight.entered[:1])
+
+    monkeypatch.setattr(visibility, "make_sight", make_small_sight)
+    mesh = floor_plan(["00000", "0.000", "00000"])
+    with pytest.raises(ValueError, match="lines of sight could not be followed"):
+        mesh.geodesic_distance(np.array([[0.5, 0, 0.5]]), np.array([[4.5, 0, 2.5]]))

@@ -94,9 +94,12 @@ def test_height_follows_the_slope() -> None:
     assert got[0, 1] > 0.5
 
 
-def test_a_start_nowhere_near_the_navmesh_stays_and_is_nan() -> None:
-    got, collided = floor_plan(ROOM).move(np.array([[90.0, 0, 0]]), np.array([[90.2, 0, 0]]))
-    assert np.isnan(got).all() and not collided.any()
+@pytest.mark.parametrize("sliding", [True, False])
+def test_stays_where_start_or_end_is_nowhere_near_the_navmesh(sliding: bool) -> None:
+    start = np.array([[90.0, 0, 0], [0.5, 0, 0.5], [0.5, 0, 0.5]])
+    got, collided = floor_plan(ROOM).move(start, np.array([[90.2, 0, 0], [1.0, 0, -2.5], [1.0, 0, -1.5]]), sliding)
+    np.testing.assert_array_equal(got[:2], start[:2])
+    assert collided.all() and got[2, 2] == 0 and got[2, 0] > 0.5  # two metres from the end it still walks to the wall
 
 
 def inside_a_square(points: np.ndarray) -> np.ndarray:
