@@ -115,7 +115,8 @@ class BatchNavEnv(BatchQueries, BatchAttributes, VectorEnv):
             fresh arrays.
         buffers: See ``reuse_buffers``.
         obs_device: ``"cpu"`` for NumPy arrays, or ``"cuda"`` for torch tensors that never leave an NVIDIA device;
-            images then always live in a ring, as with ``reuse_buffers``. Rewards and flags remain NumPy arrays.
+            images then always live in a ring, as with ``reuse_buffers``. Read them on torch's current stream and do not
+            write into them. Rewards and flags remain NumPy arrays.
         render_mode: None or ``"rgb_array"``.
         resident_scenes: K, the number of scenes in use at a time. If more are listed, a background thread loads the
             next ones, and an agent moves to a new scene when its next episode begins. By default up to eight scenes are

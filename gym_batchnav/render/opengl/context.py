@@ -81,8 +81,6 @@ class Context:
         self._tex_sub_image_3d = self._load("glTexSubImage3D", 10, pointer=True)
         self._pixel_store = self._load("glPixelStorei", 2)
         self._copy_image_sub_data = self._load("glCopyImageSubData", 15)
-        robust = self.moderngl.version_code >= 450 or "GL_KHR_robustness" in self.moderngl.extensions
-        self._reset_status = self._load("glGetGraphicsResetStatus", 0, result=ctypes.c_uint) if robust else None
         with self.moderngl:
             self._current.remember()
             self.no_framebuffer = self.moderngl.detect_framebuffer(0)
@@ -176,9 +174,8 @@ class Context:
         Raises:
             RuntimeError: If the device was reset and its context lost, ran out of memory, or rejected a call.
         """
-        status = self._reset_status() if self._reset_status is not None else 0
         error = self.moderngl.error
-        if status or error == _CONTEXT_LOST:
+        if error == _CONTEXT_LOST:
             shared_context.cache_clear()
             raise RuntimeError(
                 f"the OpenGL context was lost while {doing}: the driver has reset {self.device}. Close this renderer "
@@ -204,15 +201,13 @@ class Context:
             self._load("glGetUnsignedBytei_vEXT", 2, pointer=True)(_GL_DEVICE_UUID, 0, identity)
         return "" if self.software else uuid_text(bytes(identity))
 
-    def _load(
-        self, name: str, num_integers: int, pointer: bool = False, result: type | None = None
-    ) -> Callable[..., Any]:
+    def _load(self, name: str, num_integers: int, pointer: bool = False) -> Callable[..., Any]:
         """Load an OpenGL function that takes integers and optionally a pointer."""
         address = self.moderngl.mglo._context.load_opengl_function(name)
         if not address:
             raise RuntimeError(f"the OpenGL driver of {self.moderngl.info['GL_RENDERER']} has no {name}")
         kinds: list[Any] = [ctypes.c_int] * num_integers + [ctypes.c_void_p] * pointer
-        return ctypes.CFUNCTYPE(result, *kinds)(address)
+        return ctypes.CFUNCTYPE(None, *kinds)(address)
 
 
 def _create() -> moderngl.Context:

@@ -3,6 +3,10 @@
 Mapping a buffer makes CUDA's stream wait for all earlier OpenGL calls, and unmapping it makes OpenGL wait for all
 earlier work of the stream. Both happen on torch's current stream and neither blocks the processor. A buffer is mapped
 when its batch is taken and unmapped when it is drawn into again.
+
+Tensors are therefore only to be read: CUDA assumes so of buffers that it maps for reading, and writing into one is
+undefined. A kernel that reads them on another stream must have finished, or the current stream must wait for it, before
+the ring comes round to them.
 """
 
 from __future__ import annotations

@@ -18,7 +18,6 @@ def cull(
     templates: np.ndarray,
     records: np.ndarray,
     planes: np.ndarray,
-    views: np.ndarray,
     view_start: np.ndarray,
     commands: np.ndarray,
     instances: np.ndarray,
@@ -33,8 +32,7 @@ def cull(
         templates: [C, 5] uint32, DRAW_COMMAND of each chunk without instances.
         records: [N, 20] uint32, the words of VIEW_RECORD.
         planes: [N, 6, 4] float32, see ``frustum_planes``.
-        views: [M] int64, the views to cull for, sorted by slot.
-        view_start: [K + 1] int64; the views of slot s are ``views[view_start[s] : view_start[s + 1]]``.
+        view_start: [K + 1] int64; the views of slot s to cull for are ``view_start[s]`` to ``view_start[s + 1] - 1``.
         commands: [>= C, 5] uint32, written: DRAW_COMMAND.
         instances: [>= pairs, 16] uint32, written: INSTANCE_RECORD.
         ends: [classes, 2] int64, written: commands and instances up to the end of each class.
@@ -47,8 +45,7 @@ def cull(
         if view_start[slot] < view_start[slot + 1]:
             for chunk in range(group_start[group], group_start[group + 1]):
                 before = num_instances
-                for index in range(view_start[slot], view_start[slot + 1]):
-                    view = views[index]
+                for view in range(view_start[slot], view_start[slot + 1]):
                     seen = True
                     for k in range(planes.shape[1]):
                         distance = planes[view, k, 3]

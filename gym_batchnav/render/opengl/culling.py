@@ -1,8 +1,8 @@
 """Culling: finds the chunks that are visible in each view, as indirect draw commands with one instance per view.
 
 Both cullers test the box around a chunk against the planes of a view's frustum, fill ``commands`` and ``instances``
-and return the commands of each class of chunks. They keep the same chunks up to rounding; the pictures are exactly the
-same, because a chunk outside the frustum leaves no pixel.
+and return the commands of each class of chunks. Rounding may make them disagree about a chunk that touches the border
+of the frustum. Such a chunk covers no pixel, so the pictures are identical.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class Culler(Protocol):
 
         Args:
             scenes: The chunks.
-            records: [N] VIEW_RECORD, the views.
+            records: [N] VIEW_RECORD, the views, sorted by slot.
             planes: [N, 6, 4] float32, frustum planes of every view.
             first: First view of the pass.
             last: The view after the last view of the pass.
@@ -179,8 +179,7 @@ class CpuCuller:
             self._instances = np.empty(size, INSTANCE_RECORD)
         if len(self._commands) < len(scenes.commands):
             self._commands = np.empty(len(scenes.commands), DRAW_COMMAND)
-        views = first + np.argsort(slots[first:last], kind="stable")
-        view_start = np.searchsorted(slots[views], np.arange(len(scenes.num_chunks) + 1))
+        view_start = first + np.searchsorted(slots[first:last], np.arange(len(scenes.num_chunks) + 1))
         ends = np.zeros((NUM_CLASSES, 2), np.int64)
         cull(
             scenes.chunk_bounds,
@@ -189,7 +188,6 @@ class CpuCuller:
             _words(scenes.commands),
             _words(records),
             planes,
-            views,
             view_start,
             _words(self._commands),
             _words(self._instances),
@@ -212,7 +210,10 @@ class CpuCuller:
 
 
 class GpuCuller:
-    """Culling by a compute shader; every chunk has a command, those of invisible chunks without instances."""
+    """Culling by a compute shader.
+
+    Every chunk of the slots from the first to the last of a pass is drawn, invisible ones without instances.
+    """
 
     def __init__(self, context: Context) -> None:
         self.commands, self.instances = GrowingBuffer(context), GrowingBuffer(context)
@@ -245,7 +246,8 @@ class GpuCuller:
         if most_chunks:
             self._program.run(-(-most_chunks // 64), last - first)
             self._context.moderngl.memory_barrier()
-        return [(int(start), int(end - start)) for start, end in pairwise(scenes.group_start[::num_slots])]
+        groups = np.arange(NUM_CLASSES)[:, None] * num_slots + [slots[first:last].min(), slots[first:last].max() + 1]
+        return [(int(start), int(end - start)) for start, end in scenes.group_start[groups]]
 
     def _write_chunks(self, scenes: SceneMirror) -> None:
         """Upload the chunks of all slots for the shader."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 VERSION = "#version 430\n"
 
-# One view for the vertex shader; VIEW_RECORD in target.py is the same record in NumPy.
+# One view for the vertex shader; it must match VIEW_RECORD in culling.py.
 _VIEWS = """
 struct View {
     vec4 rows[3];    // of the world-to-camera matrix; culling copies them into every instance

@@ -159,10 +159,14 @@ class OpenGLTarget:
         self._in_flight.check_begun()
         assert self._objects is not None
         context = self._renderer.pipeline.context
+        batch = self._in_flight.take()
         with context:
-            images = self._objects.pictures.take(*self._in_flight.take())
             context.check("drawing")
-        return images
+            try:
+                return self._objects.pictures.take(*batch)
+            except moderngl.Error:  # the buffer cannot be mapped
+                context.check("reading images")
+                raise
 
     def close(self) -> None:
         """Release the target; idempotent."""
@@ -189,9 +193,7 @@ class OpenGLTarget:
     ) -> None:
         """Draw one page of views, and the bodies in them, into the tiles of the framebuffer."""
         objects.framebuffer.use()
-        objects.framebuffer.clear(
-            depth=0.0
-        )  # clearing depth is enough: the packer reads other attachments only where depth was written
+        objects.framebuffer.clear(depth=0.0)  # the packer reads the other attachments only where depth was written
         records = np.zeros(len(views), VIEW_RECORD)
         records["rows"] = views[:, :3]
         records["light"][:, :3] = light_directions(views)
@@ -232,7 +234,9 @@ class OpenGLTarget:
         """
         context = pipeline.context.moderngl
         camera = self._camera
-        planes = frustum_planes(camera, matrices, self._far)
+        by_slot = np.argsort(records["offsets"][:, 1], kind="stable")  # so that a pass draws the chunks of few slots
+        records = records[by_slot]
+        planes = frustum_planes(camera, matrices[by_slot], self._far)
         for first, last in passes(pipeline.scenes, records["offsets"][:, 1]):
             objects.views.write(records).bind_to_storage_buffer(0)
             draws = pipeline.culler.cull(pipeline.scenes, records, planes, first, last)
