@@ -16,6 +16,7 @@ DEPTH_BINS = 10
 PATCH = 4  # pixels per side of the patches of the first convolution
 PRIOR_PICTURES = 1e4  # images of mean 0 and variance 1 with which the moments start
 MIN_VARIANCE = 1e-2
+NEAREST_CODED = 0.005  # of the depth range: nearer surfaces have the same code
 
 
 class RunningMoments(nn.Module):
@@ -81,15 +82,18 @@ class PictureChannels(nn.Module):
     Args:
         sensors: Any of ``"depth"``, ``"rgb"``, ``"imagegoal"`` and ``"instance_imagegoal"``.
         depth_bins: Number of one-hot channels to add to depth, each for an equal part of its range; 0 for none.
+        codes_depth: Replace depth by its logarithm, which tells a wall at 0.1 m from one at 0.4 m as well as one at 1 m
+            from one at 4 m, and add a channel that is 1 where nothing is hit within the range.
     """
 
-    def __init__(self, sensors: tuple[str, ...], depth_bins: int) -> None:
+    def __init__(self, sensors: tuple[str, ...], depth_bins: int = 0, codes_depth: bool = False) -> None:
         super().__init__()
         self.sensors = sensors
         self.depth_bins = depth_bins
+        self.codes_depth = codes_depth
         self.colors = tuple(name for name in COLOR_PICTURES if name in sensors)
         self.moments = RunningMoments(3) if self.colors else None
-        self.num_channels = 3 * len(self.colors) + (1 + depth_bins if "depth" in sensors else 0)
+        self.num_channels = 3 * len(self.colors) + (1 + depth_bins + codes_depth) * ("depth" in sensors)
 
     def forward(self, observation: dict[str, Tensor]) -> Tensor:
         """Return channels [B, C, H, W] of ``depth`` [B, H, W, 1] in [0, 1] and of colours [B, H, W, 3] uint8."""
@@ -102,7 +106,11 @@ class PictureChannels(nn.Module):
         return torch.cat(channels, dim=-1).permute(0, 3, 1, 2)
 
     def _depth_channels(self, depth: Tensor) -> list[Tensor]:
-        """Return depth [B, H, W, 1] and its bins [B, H, W, depth_bins], if there are any."""
+        """Return depth [B, H, W, 1] or its code, and its bins [B, H, W, depth_bins], if there are any."""
+        if self.codes_depth:
+            # From -1 at NEAREST_CODED to 1 at the end of the range.
+            logarithm = depth.clamp(min=NEAREST_CODED).log() * (2 / -math.log(NEAREST_CODED)) + 1
+            return [logarithm, (depth >= 1).to(depth.dtype)]
         if not self.depth_bins:
             return [depth]
         # The farthest bin is closed: it contains depth 1, where a ray hits nothing.
@@ -180,19 +188,28 @@ class SEResNet9(nn.Module):
         height: Height of images, pixels.
         width: Width of images, pixels.
         num_features: F, the number of features.
+        planes: Channels of the four blocks; those of the paper by default.
+        codes_depth: See PictureChannels; the paper's network has depth and its bins instead.
     """
 
-    def __init__(self, sensors: tuple[str, ...], height: int, width: int, num_features: int = 512) -> None:
+    def __init__(
+        self,
+        sensors: tuple[str, ...],
+        height: int,
+        width: int,
+        num_features: int = 512,
+        planes: tuple[int, int, int, int] = (64, 128, 256, 512),
+        codes_depth: bool = False,
+    ) -> None:
         super().__init__()
-        self.channels = PictureChannels(sensors, DEPTH_BINS)
-        planes = (64, 128, 256, 512)
+        self.channels = PictureChannels(sensors, 0 if codes_depth else DEPTH_BINS, codes_depth)
         # A 4 x 4 convolution of stride 4 is space-to-depth followed by a 1 x 1 convolution.
         self.stem = nn.Conv2d(self.channels.num_channels, planes[0], PATCH, PATCH, bias=False)
         blocks = [FixupBlock(planes[0], planes[0], 1, len(planes))]
         blocks += [FixupBlock(planes[i], planes[i + 1], 2, len(planes)) for i in range(3)]
         self.blocks = nn.Sequential(*blocks)
         area = halved(height // PATCH, 3) * halved(width // PATCH, 3)
-        compressed = max(1, round(1024 / area))
+        compressed = max(1, round(2 * planes[-1] / area))  # 1,024 numbers in the paper's network
         self.compress = nn.Conv2d(planes[-1], compressed, 3, padding=1)
         self.linear = nn.Linear(compressed * area, num_features, bias=False)
         self.norm = nn.LayerNorm(num_features)
@@ -213,21 +230,31 @@ class SmallEncoder(nn.Module):
         height: Height of images, pixels.
         width: Width of images, pixels.
         num_features: F, the number of features.
+        planes: Channels of the convolutions.
+        codes_depth: See PictureChannels.
     """
 
-    def __init__(self, sensors: tuple[str, ...], height: int, width: int, num_features: int = 128) -> None:
+    def __init__(
+        self,
+        sensors: tuple[str, ...],
+        height: int,
+        width: int,
+        num_features: int = 128,
+        planes: tuple[int, int, int] = (32, 64, 64),
+        codes_depth: bool = False,
+    ) -> None:
         super().__init__()
-        self.channels = PictureChannels(sensors, depth_bins=0)
+        self.channels = PictureChannels(sensors, codes_depth=codes_depth)
         self.convolutions = nn.Sequential(
-            nn.Conv2d(self.channels.num_channels, 32, PATCH, PATCH),
+            nn.Conv2d(self.channels.num_channels, planes[0], PATCH, PATCH),
             nn.ReLU(),
-            nn.Conv2d(32, 64, 3, stride=2, padding=1),
+            nn.Conv2d(planes[0], planes[1], 3, stride=2, padding=1),
             nn.ReLU(),
-            nn.Conv2d(64, 64, 3, stride=2, padding=1),
+            nn.Conv2d(planes[1], planes[2], 3, stride=2, padding=1),
             nn.ReLU(),
         )
         area = halved(height // PATCH, 2) * halved(width // PATCH, 2)
-        self.linear = nn.Linear(64 * area, num_features, bias=False)
+        self.linear = nn.Linear(planes[2] * area, num_features, bias=False)
         self.norm = nn.LayerNorm(num_features)
         self.num_features = num_features
 

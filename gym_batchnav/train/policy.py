@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -17,7 +18,7 @@ from gym_batchnav.task.sensors import PointGoal
 from gym_batchnav.train.encoder import GOAL_PICTURES, PATCH, SEResNet9, SmallEncoder
 from gym_batchnav.train.resnet50 import GroupNormResNet50
 
-POLICIES = ("paper", "small", "scan", "blind", "ddppo-resnet50")
+POLICIES = ("paper", "narrow", "compact", "small", "scan", "blind", "ddppo-resnet50")
 PICTURES = ("depth", "rgb")
 GOAL = PointGoal.name
 PREVIOUS_ACTION = "previous_action"
@@ -66,8 +67,8 @@ class RecurrentCore(nn.Module):
         return torch.cat(outputs), state
 
 
-class VectorEmbedding(nn.Module):
-    """An embedding of a sensor's reading, which is scaled by its bounds or, without bounds, by a logarithm.
+class VectorScale(nn.Module):
+    """The scale of a sensor's reading: its bounds or, without bounds, a logarithm.
 
     Args:
         box: Space [K] or [R, K] of the sensor; rows follow each other. An element counts as bounded if its range is
@@ -85,18 +86,33 @@ class VectorEmbedding(nn.Module):
         bounded = (high > low) & (high - low < 1e6)
         self.register_buffer("center", torch.where(bounded, (low + high) / 2, 0).float())
         self.register_buffer("scale", torch.where(bounded, (high - low) / 2, 0).float())  # 0: without bounds
-        self.linear = nn.Linear(len(low), EMBEDDING)
 
-    def forward(self, readings: Tensor) -> Tensor:
-        """Embed readings [..., K] or [..., R, K] of any dtype as [..., 32]."""
+    def scaled(self, readings: Tensor) -> Tensor:
+        """Return readings [..., K] or [..., R, K] of any dtype as [..., R * K] float32."""
         readings = readings.flatten(-self.num_axes).to(self.center.dtype)
         by_bounds = (readings - self.center) / self.scale.where(self.scale > 0, 1)
         by_logarithm = readings.sign() * readings.abs().log1p()
-        return self.linear(by_bounds.where(self.scale > 0, by_logarithm))
+        return by_bounds.where(self.scale > 0, by_logarithm)
 
 
-class RangeEmbedding(nn.Module):
-    """An embedding of a range finder's reading: logarithms of distances through a hidden layer.
+class VectorEmbedding(VectorScale):
+    """A linear embedding of a sensor's scaled reading.
+
+    Args:
+        box: See VectorScale.
+    """
+
+    def __init__(self, box: gymnasium.spaces.Box) -> None:
+        super().__init__(box)
+        self.linear = nn.Linear(len(self.center), EMBEDDING)
+
+    def forward(self, readings: Tensor) -> Tensor:
+        """Embed readings [..., K] or [..., R, K] of any dtype as [..., 32]."""
+        return self.linear(self.scaled(readings))
+
+
+class RangeScale(nn.Module):
+    """The scale of a range finder's reading: logarithms of distances.
 
     A linear layer of distances can hardly tell a wall at 0.1 m from one at 0.4 m, which decides whether a step
     succeeds.
@@ -110,11 +126,50 @@ class RangeEmbedding(nn.Module):
     def __init__(self, box: gymnasium.spaces.Box) -> None:
         super().__init__()
         self.register_buffer("top", torch.log1p(torch.as_tensor(box.high).float().clamp(NEAR, MAX_REACH) / NEAR))
+
+    def scaled(self, readings: Tensor) -> Tensor:
+        """Return readings [..., K], metres, as [..., K] from -1 to 1."""
+        return 2 * torch.log1p(readings.to(self.top.dtype).clamp(min=0) / NEAR) / self.top - 1
+
+
+class RangeEmbedding(RangeScale):
+    """An embedding of a range finder's scaled reading through a hidden layer.
+
+    Args:
+        box: See RangeScale.
+    """
+
+    def __init__(self, box: gymnasium.spaces.Box) -> None:
+        super().__init__(box)
         self.layers = nn.Sequential(nn.Linear(len(self.top), 128), nn.ReLU(), nn.Linear(128, EMBEDDING))
 
     def forward(self, readings: Tensor) -> Tensor:
         """Embed readings [..., K], metres, as [..., 32]."""
-        return self.layers(2 * torch.log1p(readings.to(self.top.dtype).clamp(min=0) / NEAR) / self.top - 1)
+        return self.layers(self.scaled(readings))
+
+
+class Prediction(nn.Module):
+    """A prediction of a reading that the policy does not observe, from what it remembers.
+
+    Learning to predict how far one can walk, or where the path leads, teaches a policy what its images show.
+
+    Args:
+        box: Space [K] of the sensor.
+        num_inputs: F, the size of the memory's output.
+    """
+
+    def __init__(self, box: gymnasium.spaces.Box, num_inputs: int) -> None:
+        super().__init__()
+        self.reading = RangeScale(box) if is_range_finder(box) else VectorScale(box)
+        self.linear = nn.Linear(num_inputs, math.prod(box.shape))
+
+    def forward(self, remembered: Tensor) -> Tensor:
+        """Predict scaled readings [..., K] from [..., F]."""
+        return self.linear(remembered)
+
+    def loss(self, predicted: Tensor, readings: Tensor) -> Tensor:
+        """Return the mean squared error of predicted scaled readings."""
+        return (predicted - self.reading.scaled(readings)).square().mean()
 
 
 class CategoryEmbedding(nn.Module):
@@ -169,6 +224,8 @@ class Policy(nn.Module):
         vectors: Spaces [K] or [R, K] of other sensors, by name; see VectorEmbedding and CategoryEmbedding.
         critic_gain: Norm of the critic's initial weights.
         reads_scans: Whether range finders among the other sensors get a RangeEmbedding.
+        logs_goal: Whether the goal's distance enters as a logarithm, which resolves short distances.
+        predicts: Spaces [K] of sensors that the policy does not read and learns to predict, by name; see Prediction.
     """
 
     def __init__(
@@ -181,8 +238,11 @@ class Policy(nn.Module):
         vectors: Mapping[str, gymnasium.spaces.Box] = MappingProxyType({}),
         critic_gain: float = 1.0,
         reads_scans: bool = False,
+        logs_goal: bool = False,
+        predicts: Mapping[str, gymnasium.spaces.Box] = MappingProxyType({}),
     ) -> None:
         super().__init__()
+        self.logs_goal = logs_goal
         self.encoder = encoder
         self.goal_embedding = nn.Linear(3, EMBEDDING) if sees_goal else None
         self.action_embedding = nn.Embedding(NUM_ACTIONS + 1, EMBEDDING)  # row 0: an episode begins
@@ -197,6 +257,7 @@ class Policy(nn.Module):
         for head, gain in ((self.actor, 0.01), (self.critic, critic_gain)):
             nn.init.orthogonal_(head.weight, gain)
             nn.init.zeros_(head.bias)
+        self.predictions = nn.ModuleDict({name: Prediction(box, hidden_size) for name, box in predicts.items()})
 
     @property
     def task_sensors(self) -> tuple[str, ...]:
@@ -214,7 +275,9 @@ class Policy(nn.Module):
         """Return the state [rows, N, H] before the first step, which is zero."""
         return torch.zeros(self.core.num_rows, num_envs, self.core.hidden_size, device=self.device)
 
-    def forward(self, observation: dict[str, Tensor], state: Tensor, begun: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(
+        self, observation: dict[str, Tensor], state: Tensor, begun: Tensor, predict: bool = False
+    ) -> tuple[Any, ...]:
         """Act on one step of N environments, or on T steps of each.
 
         Args:
@@ -222,9 +285,11 @@ class Policy(nn.Module):
                 episode begins.
             state: [rows, N, H], the recurrent state before the first of these steps.
             begun: [N] or [T, N] bool, whether an episode begins with the observation.
+            predict: Predict the readings of ``predicts``, too; for T steps only.
 
         Returns:
-            Logits [..., 4], values [...] and the state after the last step.
+            Logits [..., 4], values [...] and the state after the last step; with ``predict``, also the predictions
+            [T, N, K] by sensor.
         """
         if begun.ndim == 1:
             observation = {name: values[None] for name, values in observation.items()}
@@ -234,7 +299,10 @@ class Policy(nn.Module):
         precision = self.actor.weight.dtype  # autocast may have lowered it
         logits = self.actor(features)
         values = self.critic(features).squeeze(-1)
-        return logits.to(precision), values.to(precision), state.to(precision)
+        acted = logits.to(precision), values.to(precision), state.to(precision)
+        if not predict:
+            return acted
+        return (*acted, {name: head(features).to(precision) for name, head in self.predictions.items()})
 
     def _inputs(self, observation: dict[str, Tensor], begun: Tensor) -> Tensor:
         """Return the inputs [T, N, F] of the core."""
@@ -242,6 +310,7 @@ class Policy(nn.Module):
         inputs = [self.action_embedding(previous)]
         if self.goal_embedding is not None:
             distance, angle = observation[GOAL].unbind(-1)
+            distance = distance.log1p() if self.logs_goal else distance
             goal = torch.stack([distance, torch.cos(angle), -torch.sin(angle)], dim=-1)
             inputs.append(self.goal_embedding(goal))
         inputs += [embed(observation[name]) for name, embed in zip(self.vectors, self.vector_embeddings, strict=True)]
@@ -261,16 +330,20 @@ class Policy(nn.Module):
             self.encoder.channels.update_moments(observation, total)
 
 
-def make_policy(kind: str, space: gymnasium.spaces.Dict) -> Policy:
+def make_policy(kind: str, space: gymnasium.spaces.Dict, hidden: Sequence[str] = ()) -> Policy:
     """Make a policy with random weights for the observations of an environment.
 
     Args:
-        kind: ``"paper"`` (SE-ResNet9 and a two-layer LSTM of 512), ``"small"`` (three convolutions and a GRU of 256),
+        kind: ``"paper"`` (SE-ResNet9 and a two-layer LSTM of 512), ``"narrow"`` (SE-ResNet9 a quarter as wide, for
+            processors, with logarithms of depth, and a GRU of 512), ``"compact"`` (three convolutions of logarithms of
+            depth, and a GRU of 512), ``"small"`` (three convolutions and a GRU of 256),
             ``"scan"`` (a hidden layer for each range finder and the GRU, without images), ``"blind"`` (the GRU alone,
             which ignores images) or ``"ddppo-resnet50"`` (the network of Habitat's DD-PPO:
             ResNet50 and a two-layer LSTM of 512).
         space: The environment's ``single_observation_space``. Besides images, goal and goal picture it may have
             Boxes of one or two axes.
+        hidden: Sensors in the space that the policy must not read, such as those of a teacher. It learns to predict the
+            readings of those with one axis, see Prediction.
 
     Returns:
         The policy on the CPU, with random weights from torch's global generator.
@@ -281,10 +354,12 @@ def make_policy(kind: str, space: gymnasium.spaces.Dict) -> Policy:
     """
     if kind not in POLICIES:
         raise ValueError(f"policy {kind!r}: choose one of {', '.join(map(repr, POLICIES))}")
+    predicts: dict[str, Any] = {name: space[name] for name in hidden if len(space[name].shape or ()) == 1}
+    space = gymnasium.spaces.Dict({name: box for name, box in space.items() if name not in hidden})
     sees_goal = GOAL in space.spaces
     vectors = _vectors(kind, space)
     if kind == "blind":
-        return Policy(None, sees_goal, "gru", 256, vectors=vectors)
+        return Policy(None, sees_goal, "gru", 256, vectors=vectors, predicts=predicts)
     if kind == "scan":
         finders = {name: box for name, box in vectors.items() if is_range_finder(box)}
         if not finders:
@@ -292,13 +367,21 @@ def make_policy(kind: str, space: gymnasium.spaces.Dict) -> Policy:
         for name, box in finders.items():
             if (np.isfinite(box.low) & (box.low < 0)).any():
                 raise ValueError(f"policy 'scan' takes {name!r} for distances, but it can be negative: leave it out")
-        return Policy(None, sees_goal, "gru", 256, vectors=vectors, reads_scans=True)
+        return Policy(None, sees_goal, "gru", 256, vectors=vectors, reads_scans=True, predicts=predicts)
     sensors, height, width = _pictures(kind, space)
+    if kind in ("compact", "narrow"):
+        encoder = (
+            SmallEncoder(sensors, height, width, 256, (32, 64, 128), codes_depth=True)
+            if kind == "compact"
+            else SEResNet9(sensors, height, width, 256, (16, 32, 64, 128), codes_depth=True)
+        )
+        return Policy(encoder, sees_goal, "gru", 512, vectors=vectors, logs_goal=True, predicts=predicts)
     if kind == "small":
-        return Policy(SmallEncoder(sensors, height, width), sees_goal, "gru", 256, vectors=vectors)
+        return Policy(SmallEncoder(sensors, height, width), sees_goal, "gru", 256, vectors=vectors, predicts=predicts)
     if kind == "ddppo-resnet50":
-        return Policy(GroupNormResNet50(sensors, height, width), sees_goal, "lstm", 512, 2, vectors)
-    return Policy(SEResNet9(sensors, height, width), sees_goal, "lstm", 512, 2, vectors, PAPER_CRITIC_GAIN)
+        return Policy(GroupNormResNet50(sensors, height, width), sees_goal, "lstm", 512, 2, vectors, predicts=predicts)
+    encoder = SEResNet9(sensors, height, width)
+    return Policy(encoder, sees_goal, "lstm", 512, 2, vectors, PAPER_CRITIC_GAIN, predicts=predicts)
 
 
 def _vectors(kind: str, space: gymnasium.spaces.Dict) -> dict[str, gymnasium.spaces.Box]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import struct
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -274,8 +275,10 @@ def policy_actions(env: BatchNavEnv) -> DiscreteActions:
     return actions
 
 
-def policy_about(env: BatchNavEnv, kind: str, preset: str, frames: int, seed: int) -> PolicyAbout:
-    """Return the description of a policy that was trained in an environment.
+def policy_about(
+    env: BatchNavEnv, kind: str, preset: str, frames: int, seed: int, hidden: Sequence[str] = ()
+) -> PolicyAbout:
+    """Return the description of a policy that was trained in an environment, without sensors that it does not read.
 
     Raises:
         ValueError: The environment has other actions than these policies.
@@ -283,9 +286,12 @@ def policy_about(env: BatchNavEnv, kind: str, preset: str, frames: int, seed: in
     actions = policy_actions(env)
     task = type(env.task)
     is_custom = TASKS.get(task.__name__) is not task
+    images = (name for name in env.cameras.sensors if name in SENSOR_FORMATS)  # policies read no named cameras
+    spaces = {name: space for name, space in env.components.spaces.items() if name not in (PREVIOUS_ACTION, *hidden)}
+    others = (one for one in env.settings.other_sensors if one.name in spaces)
     return PolicyAbout(
         kind=kind,
-        sensors=tuple(name for name in env.cameras.sensors if name in SENSOR_FORMATS),  # policies read no named cameras
+        sensors=tuple(name for name in images if name not in hidden),
         camera=replace(env.cameras.camera, jitter=None),  # jitter is a matter of training
         forward_step=float(actions.forward_step),
         turn_angle_deg=float(actions.turn_angle_deg),
@@ -293,11 +299,7 @@ def policy_about(env: BatchNavEnv, kind: str, preset: str, frames: int, seed: in
         preset=preset,
         frames=frames,
         seed=seed,
-        task_sensors={
-            name: math.prod(space.shape or ())
-            for name, space in env.components.spaces.items()
-            if name != PREVIOUS_ACTION
-        },
+        task_sensors={name: math.prod(space.shape or ()) for name, space in spaces.items()},
         sliding=bool(env.simulator.sliding),
         task=f"{task.__module__}:{task.__qualname__}" if is_custom else task.__name__,
         task_settings=fields_of(env.task),
@@ -306,12 +308,8 @@ def policy_about(env: BatchNavEnv, kind: str, preset: str, frames: int, seed: in
         sensor_noise=record_of(env.settings.sensor_noise or {}),
         sensor_timing=record_of(env.settings.sensor_timing or {}),
         geodesic=env.settings.geodesic,
-        other_sensors={one.name: record_of(one) for one in env.settings.other_sensors if one.name != PREVIOUS_ACTION},
-        spaces={
-            name: space_record(space)
-            for name, space in env.components.spaces.items()
-            if name != PREVIOUS_ACTION and space_record(space)
-        },
+        other_sensors={one.name: record_of(one) for one in others},
+        spaces={name: space_record(space) for name, space in spaces.items() if space_record(space)},
     )
 
 
@@ -339,9 +337,13 @@ def save_policy(path: str | Path, policy: Policy, about: PolicyAbout, half: bool
         about: Its description.
         half: Store the weights with 16 bits, in a file of half the size. ``load_policy`` returns them with 32.
     """
-    weights = {name: one.detach().cpu().contiguous().clone() for name, one in policy.state_dict().items()}
+    weights = {
+        name: one.detach().cpu().contiguous().clone()
+        for name, one in policy.state_dict().items()
+        if not name.startswith("predictions.")  # these only serve learning
+    }
     if half:
-        weights.update({name: weights[name].half() for name, _ in policy.named_parameters()})
+        weights.update({name: weights[name].half() for name, _ in policy.named_parameters() if name in weights})
     write_atomically(Path(path), pack_tensors(weights, {"format": FORMAT, "about": json.dumps(_record(about))}))
 
 

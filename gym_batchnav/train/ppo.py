@@ -39,6 +39,7 @@ class PPOConfig:
         clip: Range of the probability ratio, 1 - clip to 1 + clip.
         value_weight: Weight of the critic's loss.
         entropy_weight: Weight of the entropy bonus.
+        prediction_weight: Weight of the error in predicting sensors that the policy does not read, see ``Prediction``.
         max_grad_norm: Gradients are scaled down to this norm.
         normalize_advantages: Give the advantages of each mini-batch mean 0 and deviation 1.
         optimizer: ``"lamb"`` or ``"adamw"``.
@@ -64,6 +65,7 @@ class PPOConfig:
     clip: float = 0.2
     value_weight: float = 0.5
     entropy_weight: float = 0.01
+    prediction_weight: float = 0.25
     max_grad_norm: float = 1.0
     normalize_advantages: bool = False
     optimizer: str = "lamb"
@@ -238,8 +240,9 @@ class PPO:
         expert = rollout.expert_actions[:, envs]
         old = rollout.log_probs[:, envs]
         with torch.autocast(self.policy.device.type, torch.bfloat16, enabled=config.autocast):
-            logits, values, _ = self._parallel(
-                rollout.observed(slice(None, -1), envs), rollout.state[:, envs], rollout.begun[:-1, envs]
+            observed = rollout.observed(slice(None, -1), envs)
+            logits, values, _, predicted = self._parallel(
+                observed, rollout.state[:, envs], rollout.begun[:-1, envs], predict=True
             )
         if self._has_worlds:
             logits, values, actions, expert = logits[acted], values[acted], actions[acted], expert[acted]
@@ -250,6 +253,10 @@ class PPO:
             if config.normalize_advantages:
                 advantages = standardize(advantages, self.workers.total)
             loss, terms = ppo_loss(logits, values, actions, old, advantages, returns, config)
+        for name, readings in predicted.items():
+            error = self.policy.predictions[name].loss(readings, observed[name])
+            loss = loss + config.prediction_weight * error
+            terms[f"predict_{name}"] = error.detach()
         self.optimizer.zero_grad()
         with self.workers.others():
             (loss * weight).backward()

@@ -33,6 +33,8 @@ class Preset:
         resident_scenes: K, the number of scenes in use at a time.
         rotate_every: Minimum number of steps between two changes of scene.
         sensors: Names of the agents' sensors, images and others such as ``"map_path"``; see ``sensors_of``.
+        teacher_sensors: Names of further sensors, which the teacher reads and the policy does not; it learns to predict
+            their readings. Only training has them.
         camera: The agents' camera.
         task: The task, with its reward.
         num_episodes: Number of episodes to sample for a scene without any.
@@ -48,6 +50,7 @@ class Preset:
     resident_scenes: int = 16
     rotate_every: int = 250
     sensors: tuple[str, ...] = ("depth",)
+    teacher_sensors: tuple[str, ...] = ()
     camera: Camera = field(default_factory=Camera)
     task: Task = field(default_factory=PointNav)
     num_episodes: int = 1000
@@ -59,6 +62,7 @@ class Preset:
         num_envs = overrides.get("num_envs", self.num_envs)
         keywords: dict[str, Any] = {
             "num_envs": num_envs,
+            "sensors": sensors_of((*self.sensors, *self.teacher_sensors)),
             "scenes": self.scenes,
             "resident_scenes": min(self.resident_scenes, num_envs),
             "rotate_every": self.rotate_every,

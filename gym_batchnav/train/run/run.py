@@ -99,7 +99,7 @@ class TrainingRun:
             undo.callback(self._env.close)
             torch.manual_seed(self.settings.seed)
             space: Any = self._env.single_observation_space
-            policy = make_policy(self.preset.policy, space).to(device)
+            policy = make_policy(self.preset.policy, space, self.preset.teacher_sensors).to(device)
             self.ppo = PPO(self._env, policy, self.preset.ppo, self.settings.seed, self.workers)
             if state is not None:
                 note(f"Resuming after {state['ppo']['frames']:,} frames")
@@ -179,7 +179,14 @@ class TrainingRun:
         kind = self.preset.policy
         preset = self.settings.preset
         if self._is_leader:
-            about = policy_about(self._env, kind, self.settings.evaluated_as, self.ppo.frames, self.settings.seed)
+            about = policy_about(
+                self._env,
+                kind,
+                self.settings.evaluated_as,
+                self.ppo.frames,
+                self.settings.seed,
+                self.preset.teacher_sensors,
+            )
             save_policy(self.out / POLICY, self.ppo.policy, about)
             if find_spec("matplotlib") is not None:
                 title = f"{preset}: {kind}, {counted(self.preset.num_envs, 'agent')}"

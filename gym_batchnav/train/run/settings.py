@@ -90,7 +90,8 @@ class RunSettings:
         learning: dict[str, Any] = {"total_frames": self.frames or preset.ppo.total_frames}
         if "ppo.num_minibatches" not in self.changes:
             learning["num_minibatches"] = min(preset.ppo.num_minibatches, self.num_envs or preset.num_envs)
-        if "ppo.teacher" not in self.changes and MapPath.name not in changes.get("sensors", preset.sensors):
+        seen = (*changes.get("sensors", preset.sensors), *preset.teacher_sensors)
+        if "ppo.teacher" not in self.changes and MapPath.name not in seen:
             learning["teacher"] = TEACHERS[0]  # the mapper of a preset reads this sensor
         changes["ppo"] = replace(preset.ppo, **learning)
         return replace(preset, **changes)
