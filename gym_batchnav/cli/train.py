@@ -45,7 +45,9 @@ def train(
         int | None, typer.Option(help="Random seed; runs limited by --frames repeat.", min=0, max=2**32 - 1)
     ] = None,
     scenes: Annotated[list[str] | None, typer.Option(help="Training scenes, as for scenes=; repeatable.")] = None,
-    policy: Annotated[str | None, typer.Option(help="small, scan, blind, paper or ddppo-resnet50.")] = None,
+    policy: Annotated[
+        str | None, typer.Option(help="small, compact, narrow, scan, blind, paper, ddppo-resnet50.")
+    ] = None,
     num_envs: Annotated[int | None, typer.Option(help="Number of environments, one agent each.", min=1)] = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
     threads: Annotated[int | None, typer.Option(help="Threads used by torch and Numba.", min=1)] = None,

@@ -167,10 +167,6 @@ class Prediction(nn.Module):
         """Predict scaled readings [..., K] from [..., F]."""
         return self.linear(remembered)
 
-    def loss(self, predicted: Tensor, readings: Tensor) -> Tensor:
-        """Return the mean squared error of predicted scaled readings."""
-        return (predicted - self.reading.scaled(readings)).square().mean()
-
 
 class CategoryEmbedding(nn.Module):
     """An embedding of a number that names a category, with a row per category.
@@ -310,7 +306,7 @@ class Policy(nn.Module):
         inputs = [self.action_embedding(previous)]
         if self.goal_embedding is not None:
             distance, angle = observation[GOAL].unbind(-1)
-            distance = distance.log1p() if self.logs_goal else distance
+            distance = distance.clamp(min=0).log1p() if self.logs_goal else distance
             goal = torch.stack([distance, torch.cos(angle), -torch.sin(angle)], dim=-1)
             inputs.append(self.goal_embedding(goal))
         inputs += [embed(observation[name]) for name, embed in zip(self.vectors, self.vector_embeddings, strict=True)]
@@ -318,6 +314,11 @@ class Policy(nn.Module):
             flat = {name: observation[name].flatten(0, 1) for name in self.encoder.channels.sensors}
             inputs.append(self.encoder(flat).unflatten(0, begun.shape))
         return torch.cat(inputs, dim=-1)
+
+    def prediction_loss(self, name: str, predicted: Tensor, readings: Tensor) -> Tensor:
+        """Return the mean squared error of predicted scaled readings of a sensor."""
+        head: Any = self.predictions[name]
+        return (predicted - head.reading.scaled(readings)).square().mean()
 
     def update_moments(self, observation: dict[str, Tensor], total: Callable[[Tensor], Tensor]) -> None:
         """Update the RGB moments with the images [T, N, H, W, 3] of a rollout, after learning from it.

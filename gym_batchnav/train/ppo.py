@@ -18,6 +18,7 @@ from gym_batchnav.train.lamb import EPSILON, Lamb, decay_groups, lamb_groups, le
 from gym_batchnav.train.policy import GOAL, Policy
 from gym_batchnav.train.rollout import Collector, Rollout, as_batches
 from gym_batchnav.train.run.workers import Workers
+from gym_batchnav.train.shards import Shards
 
 OPTIMIZERS = ("lamb", "adamw")
 
@@ -145,6 +146,9 @@ class PPO:
         if policy.encoder is not None:
             prepare_encoder(policy.encoder, config)
         self._parallel = self.workers.parallel(policy)
+        self._has_worlds = any(env.worlds is not None for env in batches)
+        alone = policy.device.type == "cpu" and self.workers.size == 1
+        self._shards = Shards(torch.get_num_threads()) if alone and not self._has_worlds else None
         own_seed = (seed * self.workers.size + self.workers.rank) * num_envs
         self.collector = Collector(
             batches,
@@ -154,10 +158,10 @@ class PPO:
             config.autocast,
             config.bootstrap_timeouts,
             teacher=config.teacher if config.imitation_share > 0 else None,
+            shards=self._shards,
         )
         self.optimizer = make_optimizer(policy, config)
         self.generator = torch.Generator().manual_seed(seed)
-        self._has_worlds = any(env.worlds is not None for env in batches)
         self._peak_rate = config.learning_rate
         if config.scale_learning_rate:
             self._peak_rate = scaled_learning_rate(
@@ -236,11 +240,35 @@ class PPO:
     ) -> dict[str, Tensor]:
         """Take one optimizer step on the rollouts of some environments; return the terms of the loss."""
         config = self.config
+        if config.normalize_advantages and not imitates:
+            advantages = torch.zeros_like(advantages).masked_scatter(
+                acted, standardize(advantages[acted], self.workers.total)
+            )
+        self.optimizer.zero_grad()
+        if self._shards is None:
+            with self.workers.others():
+                loss, terms = self._loss(rollout, envs, acted, advantages, returns, imitates)
+                (loss * weight).backward()
+        else:
+
+            def loss_of(rows: slice) -> tuple[Tensor, dict[str, Tensor]]:
+                return self._loss(rollout, envs[rows], acted[:, rows], advantages[:, rows], returns[:, rows], imitates)
+
+            terms = self._shards.backward(list(self.policy.parameters()), loss_of, len(envs))
+        norm = torch.nn.utils.clip_grad_norm_(self.policy.parameters(), config.max_grad_norm)
+        self.optimizer.step()
+        return {**terms, "grad_norm": norm.detach()}
+
+    def _loss(
+        self, rollout: Rollout, envs: Tensor, acted: Tensor, advantages: Tensor, returns: Tensor, imitates: bool
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the loss of the rollouts of some environments, and its terms without gradients."""
+        config = self.config
         actions = rollout.actions[:, envs]
         expert = rollout.expert_actions[:, envs]
         old = rollout.log_probs[:, envs]
+        observed = rollout.observed(slice(None, -1), envs)
         with torch.autocast(self.policy.device.type, torch.bfloat16, enabled=config.autocast):
-            observed = rollout.observed(slice(None, -1), envs)
             logits, values, _, predicted = self._parallel(
                 observed, rollout.state[:, envs], rollout.begun[:-1, envs], predict=True
             )
@@ -250,19 +278,12 @@ class PPO:
         if imitates:
             loss, terms = imitation_loss(logits, values, expert, returns, config.value_weight)
         else:
-            if config.normalize_advantages:
-                advantages = standardize(advantages, self.workers.total)
             loss, terms = ppo_loss(logits, values, actions, old, advantages, returns, config)
         for name, readings in predicted.items():
-            error = self.policy.predictions[name].loss(readings, observed[name])
+            error = self.policy.prediction_loss(name, readings, observed[name])
             loss = loss + config.prediction_weight * error
             terms[f"predict_{name}"] = error.detach()
-        self.optimizer.zero_grad()
-        with self.workers.others():
-            (loss * weight).backward()
-        norm = torch.nn.utils.clip_grad_norm_(self.policy.parameters(), config.max_grad_norm)
-        self.optimizer.step()
-        return {**terms, "grad_norm": norm.detach()}
+        return loss, terms
 
     def get_state(self) -> dict[str, Any]:
         """Return everything that ``set_state`` needs to resume the same run: tensors, arrays and plain values."""

@@ -17,6 +17,7 @@ from gym_batchnav.evaluation.agents import Agent
 from gym_batchnav.train.imitation import make_teacher
 from gym_batchnav.train.policy import PREVIOUS_ACTION, Policy
 from gym_batchnav.train.policy_file import policy_actions
+from gym_batchnav.train.shards import Shards
 
 
 @dataclass(slots=True)
@@ -74,6 +75,7 @@ class Collector:
         autocast: Infer in bfloat16.
         bootstrap_timeouts: Record the value of the last observation of episodes that time out.
         teacher: Whose actions are recorded for imitation, see ``imitation.make_teacher``; None if there is none.
+        shards: Threads in which the policy acts; None acts in this one.
 
     Attributes:
         seconds: Seconds spent in ``collect`` so far: ``"simulate"`` and ``"render"`` as the batches report them, and
@@ -93,6 +95,7 @@ class Collector:
         autocast: bool = False,
         bootstrap_timeouts: bool = True,
         teacher: str | None = None,
+        shards: Shards | None = None,
     ) -> None:
         self.envs = as_batches(envs)
         for env in self.envs:
@@ -104,6 +107,7 @@ class Collector:
         self.num_envs = sum(env.num_envs for env in self.envs)
         self.generator = torch.Generator(policy.device).manual_seed(seed)
         self.seconds = {"simulate": 0.0, "render": 0.0, "infer": 0.0}
+        self._shards = shards
         self._expert_seconds = 0.0
         self._row = 0  # row of the newest observation
         self._members: list[_Member] = []
@@ -241,8 +245,16 @@ class Collector:
 
     def _act(self, observation: dict[str, Tensor], memory: Tensor, begun: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return logits, values and the next memory for one step of some environments."""
-        with torch.autocast(begun.device.type, torch.bfloat16, enabled=self.autocast):
-            return self.policy(observation, memory, begun)
+
+        def act(rows: slice) -> tuple[Tensor, Tensor, Tensor]:
+            seen = {name: values[rows] for name, values in observation.items()}
+            with torch.no_grad(), torch.autocast(begun.device.type, torch.bfloat16, enabled=self.autocast):
+                return self.policy(seen, memory[:, rows], begun[rows])
+
+        if self._shards is None:
+            return act(slice(None))
+        logits, values, memories = zip(*self._shards.map(act, len(begun)), strict=True)
+        return torch.cat(logits), torch.cat(values), torch.cat(memories, dim=1)
 
     def _final_values(self, member: _Member, final_obs: dict[str, Any], cut: np.ndarray) -> Tensor:
         """Return the values [M] of the last observations of environments ``cut`` [M], whose episodes timed out."""

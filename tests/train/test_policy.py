@@ -188,7 +188,7 @@ def test_ranges_are_embedded_by_their_logarithms():
 
 
 def test_impossible_policies_are_refused():
-    with pytest.raises(ValueError, match="choose one of 'paper', 'small', 'scan', 'blind'"):
+    with pytest.raises(ValueError, match="choose one of 'paper', 'narrow', 'compact', 'small'"):
         make_policy("resnet", space("depth"))
     with pytest.raises(ValueError, match="needs images"):
         make_policy("small", space("semantic"))
@@ -249,13 +249,16 @@ class InNumPy:
 
     def features(self, kind, depth):
         """Return the encoder's features of depth [H, W]."""
-        if kind == "small":
-            picture = depth[None]
+        code = np.log(np.maximum(depth, 0.005)) / -np.log(0.005) * 2 + 1  # from -1 to 1
+        coded = np.stack([code, depth >= 1])
+        if kind in ("small", "compact"):
+            picture = coded if kind == "compact" else depth[None]
             for layer, stride, padding in ((0, 4, 0), (2, 2, 1), (4, 2, 1)):
                 picture = np.maximum(self.convolve(f"encoder.convolutions.{layer}", picture, stride, padding), 0)
         else:
             bins = np.minimum((depth * 10).astype(int), 9)
-            picture = np.concatenate([depth[None], (np.arange(10)[:, None, None] == bins).astype(float)])
+            one_hot = (np.arange(10)[:, None, None] == bins).astype(float)
+            picture = coded if kind == "narrow" else np.concatenate([depth[None], one_hot])
             picture = np.maximum(self.convolve("encoder.stem", picture, 4, 0), 0)
             for index, stride in enumerate((1, 2, 2, 2)):
                 picture = self.block(f"encoder.blocks.{index}", picture, stride)
@@ -286,6 +289,8 @@ class InNumPy:
             action = 0 if begun[step] else previous[step] + 1
             state = state * (not begun[step])
             distance, angle = goal[step]
+            if kind in ("compact", "narrow"):
+                distance = np.log1p(distance)
             inputs = [
                 self.weights["action_embedding.weight"][action],
                 self.linear("goal_embedding", np.array([distance, np.cos(-angle), np.sin(-angle)])),
@@ -310,7 +315,7 @@ def sigmoid(values):
     return 1 / (1 + np.exp(-values))
 
 
-@pytest.mark.parametrize("kind", ["paper", "small", "blind"])
+@pytest.mark.parametrize("kind", ["paper", "narrow", "compact", "small", "blind"])
 def test_three_steps_are_those_of_the_formulas(kind):
     """Compare the whole forward pass with NumPy, with weights for which every parameter matters."""
     torch.manual_seed(0)
@@ -324,6 +329,9 @@ def test_three_steps_are_those_of_the_formulas(kind):
                 parameter.normal_(std=0.02)
         policy.actor.weight.normal_()
     observation = observations(side=32, steps=3, envs=2)
+    observation["depth"][..., :9, :, :] = 1  # nothing hit
+    observation["depth"][..., 20:, 20:, :] *= 0.01
+    observation[GOAL][..., 0].abs_()
     begun = torch.tensor([[True, False], [False, False], [False, True]])
     state = torch.randn_like(policy.initial_state(2))
     with torch.no_grad():
@@ -339,6 +347,23 @@ def test_three_steps_are_those_of_the_formulas(kind):
         )
         np.testing.assert_allclose(logits[:, env], expected_logits, rtol=1e-3, atol=1e-4)
         np.testing.assert_allclose(values[:, env], expected_values, rtol=1e-3, atol=1e-4)
+
+
+def test_hidden_sensors_are_predicted_and_not_read():
+    policy = make_policy("small", space("depth", "walk_scan", "rgb"), hidden=("walk_scan", "rgb"))
+    torch.nn.init.normal_(policy.actor.weight)
+    assert policy.task_sensors == (GOAL,) and policy.encoder.channels.sensors == ("depth",)
+    observation = observations()
+    begun = torch.zeros(STEPS, ENVS, dtype=torch.bool)
+    with torch.no_grad():
+        logits, *_, predicted = policy(observation, policy.initial_state(ENVS), begun, predict=True)
+        blinded = {**observation, "walk_scan": 0 * observation["walk_scan"], "rgb": 0 * observation["rgb"]}
+        assert torch.equal(policy(blinded, policy.initial_state(ENVS), begun)[0], logits)
+        assert predicted.keys() == {"walk_scan"} and predicted["walk_scan"].shape == (STEPS, ENVS, NUM_RANGES)
+        # Readings are predicted as logarithms from -1 at 0 to 1 at the reach.
+        exact = 2 * torch.log1p(observation["walk_scan"] / 0.1) / np.log1p(REACH / 0.1) - 1
+        assert policy.prediction_loss("walk_scan", exact, observation["walk_scan"]) < 1e-10
+        assert policy.prediction_loss("walk_scan", exact + 0.5, observation["walk_scan"]).item() == pytest.approx(0.25)
 
 
 def test_the_papers_critic_begins_small():

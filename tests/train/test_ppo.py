@@ -15,11 +15,14 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 from gym_batchnav.env.batch_env import BatchNavEnv  # noqa: E402
 from gym_batchnav.geometry import Camera  # noqa: E402
 from gym_batchnav.library.library import SceneLibrary  # noqa: E402
+from gym_batchnav.mapping.sensors import MapPath  # noqa: E402
 from gym_batchnav.task.pointnav import PointNav  # noqa: E402
+from gym_batchnav.task.sensors import WalkScan  # noqa: E402
 from gym_batchnav.train.advantages import explained_variance, gae, standardize  # noqa: E402
 from gym_batchnav.train.policy import GOAL, PREVIOUS_ACTION, Policy, make_policy  # noqa: E402
 from gym_batchnav.train.ppo import PPO, PPOConfig, minibatches, ppo_loss  # noqa: E402
 from gym_batchnav.train.run.workers import Workers  # noqa: E402
+from gym_batchnav.train.shards import Shards  # noqa: E402
 
 
 def advantages_one_by_one(rewards, values, begun, bootstraps, gamma, gae_lambda):
@@ -168,6 +171,7 @@ def make(library, tmp_path):
         num_batches=1,
         workers=None,
         agents_per_world=1,
+        hidden=(),
         **kwargs,
     ):
         if sensors is None:
@@ -180,7 +184,7 @@ def make(library, tmp_path):
         made.extend(envs)
         torch.manual_seed(seed)
         config = {"total_frames": 100_000, "num_steps": 8, "optimizer": "adamw", "learning_rate": 1e-3, **kwargs}
-        policy = make_policy(kind, made[-1].single_observation_space)
+        policy = make_policy(kind, made[-1].single_observation_space, hidden)
         if hidden_size is not None:
             policy = Policy(None, True, "gru", hidden_size)
         return PPO(envs, policy, PPOConfig(**config), seed=seed, workers=workers)
@@ -219,6 +223,33 @@ class TestTraining:
         found, same_weights = curve(resumed, 3)
         assert found == expected
         assert torch.equal(weights, same_weights)
+
+    @pytest.mark.parametrize("imitation_share", [0.0, 1.0])
+    def test_shards_learn_what_the_whole_does_with_any_number_of_threads(self, make, monkeypatch, imitation_share):
+        monkeypatch.setattr("gym_batchnav.train.shards.SHARD", 3)
+
+        def learned(shards):
+            ppo = make("small", num_envs=14, normalize_advantages=True, imitation_share=imitation_share)
+            ppo._shards = ppo.collector._shards = shards
+            reports, weights = curve(ppo, 3)
+            return [losses for _, losses, _ in reports], weights
+
+        losses, weights = learned(Shards(1))
+        same, same_weights = learned(Shards(3))
+        assert same == losses and torch.equal(same_weights, weights)
+        whole, whole_weights = learned(None)
+        torch.testing.assert_close(weights, whole_weights, rtol=0, atol=2e-3)  # Adam's steps have a length of 1e-3
+        for one, other in zip(losses, whole, strict=True):
+            assert one == pytest.approx(other, rel=0.02, abs=1e-4)
+
+    def test_what_a_policy_cannot_read_it_learns_to_predict(self, make):
+        sensors = ("depth", WalkScan(), MapPath())
+        hidden = ("walk_scan", "map_path")
+        ppo = make("small", sensors=sensors, hidden=hidden, imitation_share=1.0, teacher="mapper", num_epochs=4)
+        rollout = ppo.collector.collect(1.0)
+        losses = [ppo._learn(rollout, imitates=True) for _ in range(20)]
+        for name in hidden:
+            assert losses[-1][f"predict_{name}"] < 0.5 * losses[0][f"predict_{name}"]
 
     def test_trainings_and_workers_share_no_seed(self, make):
         def seeds(seed, rank):

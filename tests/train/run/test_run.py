@@ -19,6 +19,7 @@ from PIL import Image  # noqa: E402
 
 from gym_batchnav.cli.train import Display  # noqa: E402
 from gym_batchnav.scene.save import save_glb  # noqa: E402
+from gym_batchnav.train.policy import GOAL  # noqa: E402
 from gym_batchnav.train.policy_file import load_policy  # noqa: E402
 from gym_batchnav.train.run import checkpoint, run  # noqa: E402
 from gym_batchnav.train.run.log import Sums, cut_curve, read_rows, row_of  # noqa: E402
@@ -163,6 +164,16 @@ def test_lines_of_the_curve_that_come_again_are_taken_out(start, tmp_path):
     assert frames == sorted(set(frames)) and frames[-1] == 6 * FRAMES
 
 
+def test_the_teachers_sensors_are_not_those_of_the_policy(start, tmp_path):
+    changes = {"teacher_sensors": ("map_path", "walk_scan"), "ppo.imitation_share": 1.0, "ppo.teacher": "mapper"}
+    run = start(changes=changes)
+    assert run.train(after(1)) is False and "map_path" in run.env.components.sensors
+    run.finish()
+    policy, about = load_policy(tmp_path / "run" / "policy.safetensors")
+    assert policy.task_sensors == (GOAL,) and not policy.predictions
+    assert about.sensors == ("depth",) and not about.other_sensors and about.task_sensors == {GOAL: 2}
+
+
 class TestRefusals:
     def test_a_folder_with_a_run_is_not_written_over(self, start, tmp_path):
         start().train(after(1))
@@ -277,6 +288,7 @@ class TestSettings:
         assert teacher() == "mapper" and teacher({"sensors": ["rgb", "depth", "map_path"]}) == "mapper"
         assert teacher(policy="scan") == teacher({"sensors": ["depth"]}) == "follower"
         assert teacher({"ppo.teacher": "mapper"}, policy="scan") == "mapper"  # which is refused by its name
+        assert teacher({"sensors": ["depth"], "teacher_sensors": ["map_path"]}) == "mapper"
 
     @pytest.mark.parametrize("name", PRESETS)
     def test_every_preset_describes_itself_in_json(self, name):

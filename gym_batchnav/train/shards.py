@@ -1,0 +1,72 @@
+"""Work on the processor in shards of environments, one per thread, each of which computes with one thread.
+
+Threads that each do a whole shard need no synchronisation within operations, most of which are too small to be divided.
+What is computed does not depend on their number: the shards and the order in which results are added are fixed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import pairwise
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+
+SHARD = 64  # environments; fewer make matrix products less efficient
+
+T = TypeVar("T")
+
+
+class Shards:
+    """Threads that work on shards.
+
+    Args:
+        num_threads: Number of threads.
+    """
+
+    def __init__(self, num_threads: int) -> None:
+        self._threads = ThreadPoolExecutor(num_threads, "shard", partial(torch.set_num_threads, 1))
+
+    def map(self, function: Callable[[slice], T], num_rows: int) -> list[T]:
+        """Return the results of a function for consecutive slices of rows, which are as equal as possible."""
+        return list(self._threads.map(function, slices_of(num_rows)))
+
+    def backward(
+        self,
+        parameters: Sequence[nn.Parameter],
+        loss: Callable[[slice], tuple[Tensor, dict[str, Tensor]]],
+        num_rows: int,
+    ) -> dict[str, Tensor]:
+        """Set the gradients of parameters to those of the mean loss of all rows.
+
+        Args:
+            parameters: The parameters.
+            loss: Returns the mean loss of a slice of rows, and its terms without gradients.
+            num_rows: Number of rows.
+
+        Returns:
+            The mean terms of all rows.
+        """
+
+        def gradients(rows: slice) -> tuple[list[Tensor | None], dict[str, Tensor]]:
+            share = (rows.stop - rows.start) / num_rows
+            with torch.enable_grad():
+                value, terms = loss(rows)
+                found = torch.autograd.grad(value * share, parameters, allow_unused=True)
+            return list(found), {name: one * share for name, one in terms.items()}
+
+        shards = self.map(gradients, num_rows)
+        for parameter, *found in zip(parameters, *(one for one, _ in shards), strict=True):
+            parts = [one for one in found if one is not None]
+            parameter.grad = sum(parts[1:], parts[0]) if parts else None
+        return {name: sum((terms[name] for _, terms in shards[1:]), one) for name, one in shards[0][1].items()}
+
+
+def slices_of(num_rows: int) -> list[slice]:
+    """Return the slices of the shards of a number of rows."""
+    count = -(-num_rows // SHARD)
+    edges = [num_rows * index // count for index in range(count + 1)]
+    return [slice(first, last) for first, last in pairwise(edges)]
