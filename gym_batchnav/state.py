@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from enum import IntEnum
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -360,17 +360,45 @@ def arrays_of(state: AgentState | EpisodeState | WorldState) -> dict[str, np.nda
     return {field.name: getattr(state, field.name) for field in fields(state)}
 
 
-def check_arrays(arrays: Mapping[str, np.ndarray], given: Mapping[str, np.ndarray]) -> None:
-    """Raise ValueError unless ``write_arrays`` can write the given arrays.
+def checked_parts(
+    parts: Mapping[str, Mapping[str, np.ndarray]], given: Mapping[str, Any]
+) -> dict[str, dict[str, np.ndarray]]:
+    """Return the arrays of a state that comes from outside, by part and name.
 
     Raises:
-        ValueError: If an array is missing or has a wrong shape, for example of another number of environments.
+        ValueError: They are not those of ``parts``: another name, shape (such as of another number of environments) or
+            dtype, or flags whose bytes are other than 0 and 1, which NumPy does not check.
     """
-    for name, current in arrays.items():
-        found = np.asarray(given[name]) if name in given else None
-        if found is None or found.shape != current.shape or found.dtype.kind != current.dtype.kind:
-            text = "missing" if found is None else f"{found.dtype} {found.shape}"
-            raise ValueError(f"state array {name!r} is {text}, expected {current.dtype} {current.shape}")
+    found: dict[str, dict[str, np.ndarray]] = {}
+    for part, arrays in parts.items():
+        others = given.get(part)
+        if not isinstance(others, Mapping):
+            raise ValueError(f"state without arrays of {part!r}: pass what get_state() returned")
+        unknown = sorted(map(repr, set(others) - set(arrays)))
+        if unknown:
+            raise ValueError(f"state arrays {', '.join(unknown)[:200]} of {part!r} are not arrays of this environment")
+        found[part] = {name: _checked(name, array, others) for name, array in arrays.items()}
+    return found
+
+
+def _checked(name: str, expected: np.ndarray, given: Mapping[str, Any]) -> np.ndarray:
+    """Return the array of a name; raise ValueError unless it is like the expected one."""
+    try:
+        array = np.asarray(given[name]) if name in given else None
+    except Exception as error:  # whatever the conversion of foreign objects raises
+        raise ValueError(f"state array {name!r} is a {type(given[name]).__name__}: {error}") from error
+    if array is None or array.shape != expected.shape or array.dtype != expected.dtype:
+        text = "missing" if array is None else f"{array.dtype} {array.shape}"
+        raise ValueError(f"state array {name!r} is {text}, expected {expected.dtype} {expected.shape}")
+    if array.dtype == bool and (np.ascontiguousarray(array).view(np.uint8) > 1).any():
+        raise ValueError(f"state array {name!r} is damaged: its flags are other than 0 and 1")
+    return array
+
+
+def check_values(name: str, array: np.ndarray, least: float, most: float) -> None:
+    """Raise ValueError unless all values of an array of a state are from ``least`` to ``most``, and none is NaN."""
+    if not ((array >= least) & (array <= most)).all():
+        raise ValueError(f"state array {name!r} has values that are not from {least:g} to {most:g}")
 
 
 def write_arrays(arrays: Mapping[str, np.ndarray], given: Mapping[str, np.ndarray]) -> None:

@@ -221,6 +221,7 @@ class BatchNavEnv(BatchQueries, BatchAttributes, VectorEnv):
             geodesic=geodesic,
             team=settings.team,
             bodies=settings.bodies,
+            check_memory=self.components.check_memory,
         )
         ids = SemanticIds.of(semantic_ids)
         worlds = self.simulator.worlds
@@ -429,10 +430,14 @@ class BatchNavEnv(BatchQueries, BatchAttributes, VectorEnv):
         return self.simulator.get_state()
 
     def set_state(self, state: dict[str, Any]) -> Observation:
-        """Resume from the state of an environment with the same arguments, and return its observations."""
+        """Resume from the state of an environment with the same arguments, and return its observations.
+
+        Raises:
+            ValueError: The state belongs to an environment with other arguments, or is damaged; nothing changes then.
+        """
         self.check_open("set_state")
-        self.stepper.abandon()
         self.simulator.set_state(state)
+        self.stepper.abandon()
         self.stepper.tell_placed(np.arange(self.num_envs))
         return self.stepper.observe()
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gym_batchnav.env.settings import check_choice
-from gym_batchnav.env.snapshots import BatchState, check_bytes, check_fits
+from gym_batchnav.env.snapshots import BatchState
 from gym_batchnav.episodes.schedule import EPISODE_ORDERS
 from gym_batchnav.system.extras import needs_extra
 
@@ -161,8 +161,7 @@ class FunctionalBatch:
         if not 0 <= order < len(EPISODE_ORDERS) or not 0 <= position <= self._env.num_episodes:
             raise ValueError("packed state is damaged: pass what pack() returned")
         block = array[_HEADER_BYTES:].copy()
-        check_bytes(layout.views(block))
-        check_fits(layout.views(block), simulator.navigations)
+        simulator.checked(layout.views(block))
         library = self._env.library
         schedule = {"order": EPISODE_ORDERS[order], "next": position}
         return BatchState(layout, block, schedule, library.get_state(), library.generation)

@@ -181,7 +181,7 @@ def _state_for(batch: BatchNavEnv, log: WorldLog) -> dict[str, Any]:
     if set(log.state) != {part for part in PARTS if part in state}:
         raise ValueError(f"{log!r} has other bodies: pass the agents_per_world= and bodies= of the recorded batch")
     for part, arrays in log.state.items():
-        state[part] = {**state[part], **arrays}
+        state[part] = {name: arrays.get(name, one) for name, one in state[part].items()}
     state["agents"]["slot"] = np.full(log.num_agents, slots[0], np.int32)
     episodes = batch.simulator.episode_set(slots[0])
     rows = np.asarray(state["episodes"]["episode"], np.int64)

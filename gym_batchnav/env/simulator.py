@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -22,7 +22,7 @@ from gym_batchnav.episodes.schedule import EpisodeSchedule
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.preparation.navigation import AnyNavigation, NavigationPreparer
-from gym_batchnav.state import StateBlock, StepOutcome, check_arrays, write_arrays
+from gym_batchnav.state import StateBlock, StepOutcome, checked_parts, write_arrays
 from gym_batchnav.system.process import claim_process, num_processors
 from gym_batchnav.worlds.api import ALONE, STEP_SECONDS, MovingBodies, Team
 from gym_batchnav.worlds.worlds import Worlds, world_arrays
@@ -43,6 +43,7 @@ class Simulator:
         geodesic: The method that measures distances to goals, ``"exact"`` or ``"detour"``.
         team: The agents of a world; worlds of one agent by default.
         bodies: Groups of bodies that no policy moves; every world has all of them.
+        check_memory: Raises ValueError for arrays like ``memory`` with values that those data cannot have.
 
     Attributes:
         library: The scenes.
@@ -75,6 +76,7 @@ class Simulator:
         geodesic: str = "exact",
         team: Team = ALONE,
         bodies: Sequence[MovingBodies] = (),
+        check_memory: Callable[[Mapping[str, np.ndarray]], None] = lambda _: None,
     ) -> None:
         self.library = library
         self.num_agents = num_agents
@@ -82,6 +84,7 @@ class Simulator:
         self.actuation_noise = actuation_noise
         self.sliding = sliding
         self.geodesic = geodesic
+        self._check_memory = check_memory
         self.navmeshes = agents_of(self.actions, library.num_slots)
         arrays = world_arrays(num_agents, team, bodies)
         if num_processors() < numba.config.NUMBA_NUM_THREADS:  # type: ignore[attr-defined]
@@ -329,25 +332,40 @@ class Simulator:
             ValueError: The state has another number of agents, or other scenes, episodes or sensors; nothing changes
                 then.
         """
+        if not isinstance(state, Mapping):
+            raise ValueError(f"state is a {type(state).__name__}: pass what get_state() returned")
         missing = {*self.state.parts, "schedule", "library"} - set(state)
         if missing:
             raise ValueError(f"state without {', '.join(sorted(missing))}: pass what get_state() returned")
-        for part, arrays in self.state.parts.items():
-            check_arrays(arrays, state[part])
         before = self.library.get_state()
+        order = self.schedule.get_state()
         self.library.set_state(self._user, state["library"])
         self._sync_slots()
         try:
-            check_fits(state, self.navigations)
+            parts = self.checked(state)
+            self.schedule.set_state(state["schedule"])
         except ValueError:
             self.library.set_state(self._user, before)
             self._sync_slots()
+            self.schedule.set_state(order)
             raise
-        self.schedule.set_state(state["schedule"])
         for part, arrays in self.state.parts.items():
-            write_arrays(arrays, state[part])
+            write_arrays(arrays, parts[part])
         self.begun[:] = True
         self.library.occupy(self._user, self.agents.slot)
+
+    def checked(self, state: Mapping[str, Any]) -> dict[str, dict[str, np.ndarray]]:
+        """Return the arrays of a state from outside, by part and name, if they fit the scenes in the slots.
+
+        Raises:
+            ValueError: An array has another shape or dtype than that of this simulator, or values that agents,
+                episodes, bodies or components cannot have; kernels do not check what they read.
+        """
+        parts = checked_parts(self.state.parts, state)
+        check_fits(parts, self.navigations)
+        self.navmeshes.check_memory(parts["memory"])
+        self._check_memory(parts["memory"])
+        return parts
 
     def snapshot(self) -> BatchState:
         """Return the state as a value."""

@@ -7,11 +7,23 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from gym_batchnav.actions.api import MAX_PITCH
 from gym_batchnav.env.arguments import indices_of
+from gym_batchnav.navmesh.record import MAX_COORDINATE
 from gym_batchnav.preparation.navigation import AnyNavigation
-from gym_batchnav.state import AgentState, EpisodeState, StateLayout, locked
+from gym_batchnav.state import AgentState, EpisodeState, StateLayout, check_values, locked
 
-_FINITE = ("position", "heading", "pitch")
+_FAR = 10 * MAX_COORDINATE  # metres
+_MANY = 2**30  # steps, collisions or goals: counters of 32 bits do not overflow soon
+_RANGES: dict[str, tuple[float, float]] = {  # of arrays of a state, by name
+    **dict.fromkeys(("position", "previous", "start", "goal", "target", "viewpoint"), (-_FAR, _FAR)),
+    **dict.fromkeys(("heading", "start_heading"), (-1e4, 1e4)),
+    "pitch": (-float(np.float32(MAX_PITCH)), float(np.float32(MAX_PITCH))),
+    **dict.fromkeys(("start_distance", "reached_distance", "previous_distance", "distance"), (-np.inf, np.inf)),
+    "path_length": (0, 1e12),
+    "count": (0, 2**62),
+    **dict.fromkeys(("num_steps", "num_collisions", "num_touches", "num_goals", "num_reached"), (0, _MANY)),
+}
 
 
 class BatchState:
@@ -115,52 +127,46 @@ class BatchState:
         raise TypeError("BatchState cannot be pickled: pack() of the batch's functional() makes an array of it")
 
 
-def check_fits(state: Mapping[str, Any], navigations: Sequence[AnyNavigation | None]) -> None:
-    """Check the arrays of a state that comes from outside before kernels read them.
+def check_fits(parts: Mapping[str, Mapping[str, np.ndarray]], navigations: Sequence[AnyNavigation | None]) -> None:
+    """Check the values of a state that comes from outside before kernels read them.
 
     Args:
-        state: The arrays of ``"agents"`` and ``"episodes"`` by name, and of ``"worlds"`` if there are any, with the
-            right shapes and dtypes.
+        parts: The arrays by part and name, with the right shapes and dtypes.
         navigations: The navmesh, tables and episodes of the scene in every slot.
 
     Raises:
-        ValueError: A row number is not within the scenes' arrays, or a pose is not finite.
+        ValueError: A row number is not within the scenes' arrays, or a pose or a counter is out of range.
     """
-    agents = state["agents"]
-    episodes = state["episodes"]
-    slot = np.asarray(agents["slot"])
+    agents = parts["agents"]
+    episodes = parts["episodes"]
+    slot = agents["slot"]
     if slot.min() < 0 or slot.max() >= len(navigations):
         raise ValueError(f"state with scenes up to {slot.max()}: this library has {len(navigations)}")
+    for arrays in parts.values():
+        for name, (least, most) in _RANGES.items():
+            if name in arrays:
+                check_values(name, arrays[name], least, most)
     limits = {
         "episode": [0 if one is None else len(one.episode_set) for one in navigations],
         "goal_index": [0 if one is None else len(one.episode_set.first_goal) - 1 for one in navigations],
         "polygon": [0 if one is None else one.navmesh.num_polygons for one in navigations],
+        "category": [0 if one is None else 1 + one.episode_set.category.max() for one in navigations],
     }
     for name, limit in limits.items():
-        _check_limit(name, np.asarray({**agents, **episodes}[name]), np.array(limit)[slot])
-    if "worlds" in state:
-        bodies = state["worlds"]
-        of_worlds = slot.reshape(len(bodies["polygon"]), -1)[:, :1]
+        _check_limit(name, {**agents, **episodes}[name], np.array(limit)[slot])
+    if "worlds" in parts:
+        bodies = parts["worlds"]
+        of_worlds = slot.reshape(len(bodies["polygon"]), -1)
+        if (of_worlds != of_worlds[:, :1]).any():
+            raise ValueError("state array 'slot' does not fit: agents of a world are in different scenes")
         for name in ("goal_index", "polygon"):
-            _check_limit(name, np.asarray(bodies[name]), np.array(limits[name])[of_worlds])
-    reached = np.asarray(episodes["num_reached"])
+            _check_limit(name, bodies[name], np.array(limits[name])[of_worlds[:, :1]])
     tours = np.array([0 if one is None else one.episode_set.tour.shape[1] for one in navigations])[slot]
-    if (reached < 0).any() or (reached > episodes["num_goals"]).any() or (episodes["num_goals"] > tours).any():
+    if (episodes["num_reached"] > episodes["num_goals"]).any() or (episodes["num_goals"] > tours).any():
         raise ValueError("state arrays 'num_reached' and 'num_goals' do not fit: they belong to other episodes")
-    for name in _FINITE:
-        if not np.isfinite(agents[name]).all():
-            raise ValueError(f"state array {name!r} is not finite: pass what get_state() returned")
 
 
 def _check_limit(name: str, rows: np.ndarray, limit: np.ndarray) -> None:
     """Raise ValueError unless all rows are from 0 to below a limit that they broadcast with."""
     if (rows < 0).any() or (rows >= limit).any():
         raise ValueError(f"state array {name!r} does not fit: it belongs to other scenes or episodes")
-
-
-def check_bytes(parts: Mapping[str, Mapping[str, np.ndarray]]) -> None:
-    """Raise ValueError if the bytes of an array of flags are other than 0 and 1, which NumPy takes on trust."""
-    for arrays in parts.values():
-        for name, array in arrays.items():
-            if array.dtype == bool and (array.view(np.uint8) > 1).any():
-                raise ValueError(f"state array {name!r} is damaged: pass what pack() returned")

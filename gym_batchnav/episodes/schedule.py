@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gym_batchnav.episodes.draws import keyed_uniform
+from gym_batchnav.system.numbers import is_count
 
 EPISODE_ORDERS = ("random", "once")
 
@@ -119,12 +120,18 @@ class EpisodeSchedule:
         """Resume from a state that ``get_state`` returned.
 
         Raises:
-            ValueError: It has episodes that there are not.
+            ValueError: It is damaged or has episodes that do not exist; nothing changes then.
         """
+        order = state.get("order") if isinstance(state, Mapping) else None
+        position = state["next"] if order is not None and "next" in state else None
+        if not isinstance(order, str) or not is_count(position):
+            raise ValueError(f"schedule {str(state)[:200]}: pass what get_state() returned")
         chosen = state.get("chosen")
         if chosen is not None:
-            chosen = np.array(chosen, np.int64)
-            if chosen.ndim != 1 or (chosen.size and (chosen.min() < 0 or chosen.max() >= self.total)):
+            chosen = np.array(chosen) if isinstance(chosen, (np.ndarray, list, tuple)) else np.array("")
+            whole = chosen.ndim == 1 and (chosen.dtype.kind == "i" or not chosen.size)
+            if not whole or (chosen.size and (chosen.min() < 0 or chosen.max() >= self.total)):
                 raise ValueError(f"state with episodes that do not exist: there are 0 to {self.total - 1}")
-        self.restart(state["order"], chosen)
-        self._next = int(state["next"])
+            chosen = chosen.astype(np.int64)
+        self.restart(order, chosen)
+        self._next = position

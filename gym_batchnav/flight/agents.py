@@ -21,7 +21,7 @@ from gym_batchnav.flight.kernels.fly import (
     fly_block,
     fly_parallel,
 )
-from gym_batchnav.state import AgentState, FlightCommands, StepOutcome
+from gym_batchnav.state import AgentState, FlightCommands, StepOutcome, check_values
 from gym_batchnav.system.process import PARALLEL_KERNELS
 
 BLOCK = 4  # agents that a thread takes at a time
@@ -70,6 +70,11 @@ class FlightAgents:
     def memory(self, num_agents: int) -> dict[str, np.ndarray]:
         """Return the arrays [N, ...] that belong to the agents' state, zero where an episode begins."""
         return {VELOCITY: np.zeros((num_agents, 3), np.float32)}
+
+    def check_memory(self, memory: Mapping[str, np.ndarray]) -> None:
+        """Raise ValueError if agents are faster than they can be."""
+        most = 1.01 * self.dynamics.max_speed  # of each component, after rounding
+        check_values(VELOCITY, memory[VELOCITY], -most, most)
 
     def use_memory(self, memory: Mapping[str, np.ndarray]) -> None:
         """Keep the agents' state in arrays like those of ``memory``, which are written in place from now on."""

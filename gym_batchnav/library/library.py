@@ -17,6 +17,7 @@ from gym_batchnav.library.sources import SceneSource
 from gym_batchnav.library.supply import SceneSupply
 from gym_batchnav.scene.scene import Scene
 from gym_batchnav.system.notices import warn_user
+from gym_batchnav.system.numbers import is_count
 from gym_batchnav.system.wording import counted
 
 
@@ -319,9 +320,13 @@ class SceneLibrary:
             ValueError: If the state belongs to other scenes, one of them can no longer be loaded, or agents of another
                 user are in a scene that would change; nothing changes then.
         """
+        if not isinstance(state, Mapping):
+            raise ValueError(f"library state is a {type(state).__name__}: pass the result of get_state()")
         missing = set(self.get_state()) - set(state) - {"scenes", "requested"}
         if missing:
             raise ValueError(f"library state: {', '.join(sorted(missing))} are missing: pass the result of get_state()")
+        self._check_lanes(state)
+        self._plan.check_state(state["plan"])
         refused = self._refusals.check_state(state["refused"])
         requested = self._supply.check_index(state.get("requested"))
         contents = self._supply.contents_of(state)
@@ -342,6 +347,26 @@ class SceneLibrary:
         self._num_swaps = int(state["num_swaps"])
         if requested is not None:  # otherwise it would arrive a step later than in the run that was saved
             self._request(requested)
+
+    def _check_lanes(self, state: Mapping[str, Any]) -> None:
+        """Raise ValueError unless a state's lanes have slots with scenes, and its counts are counts."""
+        counts = {name: state[name] for name in ("step", "next_swap", "num_swaps")}
+        names, active, arriving = (state[name] for name in ("names", "active", "arriving"))
+        slots = [*active] if isinstance(active, (list, tuple)) else []
+        lanes = len(slots)
+        if arriving is not None:
+            pair = [*arriving] if isinstance(arriving, (list, tuple)) and len(arriving) == 2 else [-1, -1]
+            slots.append(pair[0])
+            counts["arriving"] = pair[1]
+        wrong = [name for name, value in counts.items() if not is_count(value)]
+        if not 1 <= lanes <= self._num_lanes or not all(is_count(slot, self.num_slots - 1) for slot in slots):
+            wrong.append("active")
+        elif not isinstance(names, (list, tuple)) or len(names) != self.num_slots:
+            wrong.append("names")
+        elif len(set(slots)) < len(slots) or any(names[slot] is None for slot in slots):
+            wrong.append("active")
+        if wrong:
+            raise ValueError(f"library state: {', '.join(wrong)} cannot be used: pass the result of get_state()")
 
     def _fill_lanes(self) -> None:
         """Fill every lane with the first scenes of the plan.

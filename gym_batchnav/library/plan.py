@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from typing import Any
 
 import numpy as np
+
+from gym_batchnav.system.numbers import is_count
 
 
 class ScenePlan:
@@ -50,7 +52,13 @@ class ScenePlan:
         """Return plain values for ``set_state``."""
         return {"seed": self.seed, "position": self.position}
 
+    def check_state(self, state: Any) -> None:
+        """Raise ValueError unless ``set_state`` can resume from a state."""
+        fits = isinstance(state, Mapping) and is_count(state.get("seed"), 2**64 - 1) and is_count(state.get("position"))
+        if not fits:
+            raise ValueError(f"library state: plan {str(state)[:200]}: pass the result of get_state()")
+
     def set_state(self, state: dict[str, Any]) -> None:
         """Resume from a state that ``get_state`` returned."""
-        self.restart(int(state["seed"]))
-        self.position = int(state["position"])
+        self.restart(state["seed"])
+        self.position = state["position"]

@@ -123,8 +123,8 @@ class Refusals:
         """
         try:
             reasons = {int(index): str(reason) for index, reason in state.items()}
-        except (AttributeError, ValueError):
-            raise ValueError(f"refused scenes {state!r}: pass the result of get_state()") from None
+        except (AttributeError, TypeError, ValueError, OverflowError):
+            raise ValueError(f"refused scenes {str(state)[:200]}: pass the result of get_state()") from None
         if any(not 0 <= index < len(self._names) for index in reasons):
             raise ValueError("the state refuses scenes that are not listed: make the environment with the same scenes=")
         return reasons

@@ -13,6 +13,7 @@ from gym_batchnav.library.refusals import Refusals, is_lasting
 from gym_batchnav.library.slots import NOTHING, Content, Slots
 from gym_batchnav.library.sources import SceneSource
 from gym_batchnav.system.notices import warn_user
+from gym_batchnav.system.numbers import is_count
 from gym_batchnav.system.progress import late_progress
 from gym_batchnav.system.wording import counted
 
@@ -48,9 +49,10 @@ class SceneSupply:
         Raises:
             ValueError: If they are not the scenes of this library, or one cannot be loaded.
         """
-        indices = list(state["source_index"])
-        names = list(state["names"])
-        if not len(indices) == len(names) == len(self._slots) or state.get("scenes") != len(self._sources):
+        indices = state["source_index"]
+        names = state["names"]
+        whole = isinstance(indices, (list, tuple)) and all(isinstance(index, int) for index in indices)
+        if not whole or not len(indices) == len(names) == len(self._slots) or state.get("scenes") != len(self._sources):
             raise ValueError("the state belongs to other scenes: make the environment with the same scenes=")
         held = {content[0]: content for content in self._slots.contents}
         contents: list[Content] = []
@@ -72,9 +74,9 @@ class SceneSupply:
 
     def check_index(self, index: object) -> int | None:
         """Return the index of a scene, or None; ValueError unless a state may have it."""
-        if index is None or (isinstance(index, int) and 0 <= index < len(self._sources)):
+        if index is None or is_count(index, len(self._sources) - 1):
             return index
-        raise ValueError(f"the state has requested scene {index!r}: pass the result of get_state()")
+        raise ValueError(f"the state has requested scene {str(index)[:200]}: pass the result of get_state()")
 
     def _load_one(self, index: int) -> Content:
         """Load a scene of the list.

@@ -13,6 +13,7 @@ from numba import get_num_threads, set_num_threads
 from gym_batchnav.geometry import Camera, CameraPlaces
 from gym_batchnav.mapping.drawing import Band, Maps, Poses, View, draw_all
 from gym_batchnav.mapping.planning import MOST_CELLS, Paths, follow_all
+from gym_batchnav.state import check_values
 from gym_batchnav.system.numbers import check_between, check_length
 from gym_batchnav.system.process import PARALLEL_KERNELS
 from gym_batchnav.task.api import Image, Sensor, TaskState
@@ -28,6 +29,7 @@ _READING = "map_path_reading"
 _LAST = "map_last_places"
 _KEPT_PATH = 64  # cells; the rest of a longer path is planned again later
 _RISE = 0.04  # metres per metre of distance
+_FAR = 2.0**31  # metres, or collisions; whatever is farther does not come from agents
 _LEAST_DEPTH = 0.01  # metres; what reads less was not hit
 
 
@@ -74,7 +76,8 @@ class MapPath(Sensor):
 
     def __post_init__(self) -> None:
         """Raise ValueError unless every number is in its range."""
-        check_length(cell_size=self.cell_size, reach=self.reach, highest=self.highest)
+        check_between(1e-3, 1e3, cell_size=self.cell_size)
+        check_length(reach=self.reach, highest=self.highest)
         check_between(0, self.highest, lowest=self.lowest)
         side = self.num_cells
         if isinstance(side, bool) or not isinstance(side, int) or not 16 <= side <= MOST_CELLS:
@@ -92,6 +95,15 @@ class MapPath(Sensor):
             _READING: np.zeros((num_envs, 4), np.float32),
             _LAST: np.zeros((num_envs, 3)),
         }
+
+    def check_memory(self, memory: Mapping[str, np.ndarray]) -> None:
+        """Raise ValueError unless the paths lie inside the maps, and the maps near the agents."""
+        check_values(_PATH, memory[_PATH], 0, self.num_cells - 1)
+        check_values(_COUNTS, memory[_COUNTS], 0, _KEPT_PATH)
+        for name in (_PLACES, _GOALS, _LAST):
+            check_values(name, memory[name], -_FAR, _FAR)
+        check_values(_READING, memory[_READING][:, :2], 0, float(_ANY))
+        check_values(_READING, memory[_READING][:, 2:], -1, 1)
 
     def begin(self, state: TaskState, indices: np.ndarray) -> None:
         """Place the middle of the maps at the agents' starts."""

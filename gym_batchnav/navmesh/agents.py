@@ -63,6 +63,9 @@ class NavMeshAgents:
         """Return further arrays [N, ...] of the agents' state by name: none."""
         return {}
 
+    def check_memory(self, memory: Mapping[str, np.ndarray]) -> None:
+        """Do nothing; agents that have a further state raise ValueError for values that it cannot have."""
+
     def use_memory(self, memory: Mapping[str, np.ndarray]) -> None:
         """Do nothing; agents that have a further state keep it in these arrays."""
 

@@ -19,6 +19,11 @@ def is_number(value: object) -> TypeGuard[float]:
         return False
 
 
+def is_count(value: object, most: int = 2**62) -> TypeGuard[int]:
+    """Return whether a value is a whole number from 0 to ``most``."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
+
+
 def check_finite(**values: float) -> None:
     """Raise ValueError unless every value is a finite number."""
     _check(values, lambda value: True, "a finite number")

@@ -179,6 +179,14 @@ class Component(Protocol):
         """
         return {}
 
+    def check_memory(self, memory: Mapping[str, np.ndarray]) -> None:
+        """Raise ValueError if memory has values from which this component cannot continue; by default, accept any.
+
+        Called with restored memory, such as that of ``set_state`` or of a log, before it is used. Shapes and dtypes are
+        right. Check what serves as an index and what compiled code reads, because files may be damaged.
+        """
+        return None
+
     def begin(self, state: TaskState, indices: np.ndarray) -> None:
         """Initialise the memory of the environments ``indices`` [M] int, in which an episode begins, if not to zero.
 

@@ -142,6 +142,12 @@ class Components:
                 owners[name] = one
         return arrays
 
+    def check_memory(self, memory: Mapping[str, np.ndarray]) -> None:
+        """Raise ValueError if a component cannot continue from restored memory."""
+        for one in self._all:
+            if hasattr(one, "check_memory"):
+                one.check_memory(memory)
+
     def begin(self, state: TaskState, indices: np.ndarray) -> None:
         """Set the memory of environments ``indices`` [M] to zero and call ``begin`` of every component."""
         if len(indices) == 0:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
+from gym_batchnav.state import check_values
 from gym_batchnav.task.api import Measure, TaskState
 
 _MAX_POINTS = 128  # of a reference path
@@ -45,6 +47,10 @@ class NDTW(Measure):
             "warping_cost": np.zeros((num_envs, _MAX_POINTS)),
             "warping_position": np.zeros((num_envs, 3), np.float32),
         }
+
+    def check_memory(self, memory: Mapping[str, np.ndarray]) -> None:
+        """Raise ValueError unless the reference paths have as many points as they can."""
+        check_values("reference_size", memory["reference_size"], 0, _MAX_POINTS)
 
     def begin(self, state: TaskState, indices: np.ndarray) -> None:
         """Compute the reference paths and align their points with the start."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 from gymnasium.spaces import Box, Discrete, Space
+from gymnasium.vector.utils import batch_space
 
 from gym_batchnav.geometry import polar_goals
 from gym_batchnav.state import NUM_ACTIONS
@@ -145,6 +147,11 @@ class PreviousAction(Sensor):
     def memory(self, num_envs: int) -> dict[str, np.ndarray]:
         """Return memory for the reading, which is 0 when an episode begins."""
         return {self.name: np.zeros((num_envs, *(self.space.shape or ())), self.space.dtype)}
+
+    def check_memory(self, memory: Mapping[str, np.ndarray]) -> None:
+        """Raise ValueError unless the readings are in the space."""
+        if not batch_space(self.space, len(memory[self.name])).contains(memory[self.name]):
+            raise ValueError(f"state array {self.name!r} has readings outside {self.space}")
 
     def update(self, state: TaskState, actions: np.ndarray, active: np.ndarray) -> None:
         """Store the actions."""

@@ -604,7 +604,9 @@ def test_several_users_keep_their_slots() -> None:
     first.step(100)
     assert library.name(0) == old and library.active[0] != 0
     with pytest.raises(ValueError, match="another environment"):  # the second user's agents are in slot 0 still
-        first.library.set_state(first.key, {**state, "source_index": [-1] * 3, "names": [None] * 3})
+        other = (state["source_index"][0] + 1) % 5
+        held = {"source_index": [other, -1, -1], "names": [library.names[other], None, None]}
+        first.library.set_state(first.key, {**state, **held})
     library.restart(first.key, 7)
     assert library.name(0) == old
     swaps = library.stats()["swaps"]
