@@ -121,7 +121,7 @@ class Diagnosis:
 def diagnose() -> Diagnosis:
     """Return the diagnosis of this machine.
 
-    This creates an OpenGL context and an Embree device, which the process keeps until it exits.
+    OpenGL is tried in a process of its own.
     """
     graphics = find_graphics()
     embree, embree_error = _find_embree()
@@ -203,27 +203,25 @@ def _layer_advice(threads: dict[str, Any]) -> list[str]:
 
 
 def find_graphics() -> Graphics:
-    """Return the state of OpenGL on this machine; this creates its context."""
+    """Return the state of OpenGL on this machine, which another process tries."""
     driver = _driver_version()
     vendors = _vendor_files()
     try:
-        from gym_batchnav.render.opengl import devices
-        from gym_batchnav.render.opengl.context import shared_context
+        from gym_batchnav.render.opengl import devices, discovery
     except ImportError as error:
         return Graphics(vendors=vendors, driver=driver, error=str(error))
-    parts = Graphics(
+    tried = discovery.try_opengl()
+    return Graphics(
         loader=devices.has_egl(),
         vendors=vendors,
         driver=driver,
         egl=tuple(map(str, devices.egl_devices())),
         cuda=tuple(map(str, devices.cuda_devices())),
+        opengl=tried.device,
+        version=tried.version,
+        error=tried.error,
+        uuid=tried.uuid,
     )
-    try:
-        context = shared_context()
-    except (RuntimeError, ValueError) as error:  # ValueError: an environment variable is not a number
-        return replace(parts, error=str(error))
-    version_here = context.moderngl.info["GL_VERSION"]
-    return replace(parts, opengl=context.device, version=version_here, uuid=context.uuid)
 
 
 def _vendor_files() -> tuple[str, ...]:

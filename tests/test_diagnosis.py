@@ -9,7 +9,7 @@ import pytest
 
 from gym_batchnav import diagnosis
 from gym_batchnav.cli.doctor import rows
-from gym_batchnav.diagnosis import Diagnosis, Folder, Graphics, advise, diagnose, explain_auto, find_graphics
+from gym_batchnav.diagnosis import Diagnosis, Folder, Graphics, advise, diagnose, explain_auto
 
 MESA = "/usr/share/glvnd/egl_vendor.d/50_mesa.json"
 NVIDIA = "/usr/share/glvnd/egl_vendor.d/10_nvidia.json"
@@ -106,11 +106,10 @@ def test_the_choice_of_auto_is_explained(graphics, has_embree, renderer, reason)
 
 @pytest.mark.parametrize("variable", ["GLCONTEXT_DEVICE_INDEX", "LOCAL_RANK"])
 def test_a_variable_that_is_not_a_number_is_reported(monkeypatch, variable):
-    from gym_batchnav.render.opengl import context, devices
+    from gym_batchnav.render.opengl import discovery
 
-    two = [devices.EglDevice(index, "NVIDIA") for index in range(2)]
-    one = devices.CudaDevice(0, "NVIDIA H100", "")
-    monkeypatch.setattr(context, "shared_context", lambda: devices.choose_device(two, lambda: [one]))
+    message = f"the environment variable {variable}='first' must be a whole number"
+    monkeypatch.setattr(discovery, "try_opengl", lambda: discovery.OpenGL(error=message))
     monkeypatch.setenv(variable, "first")
     found = diagnose()
     assert found.graphics.opengl is None and f"{variable}='first' must be a whole number" in found.graphics.error
@@ -154,16 +153,6 @@ def test_this_machine_is_described():
     assert again["graphics"]["opengl"] == found.graphics.opengl and again["versions"]["numpy"]
     named = dict(rows(found))
     assert found.graphics.opengl in named["OpenGL"] and found.reason in named['renderer="auto"']
-
-
-def test_a_machine_without_opengl_gives_the_reason(monkeypatch):
-    from gym_batchnav.render.opengl import context
-
-    def fail():
-        raise RuntimeError("OpenGL 4.3 or newer is needed and none was found")
-
-    monkeypatch.setattr(context, "shared_context", fail)
-    assert find_graphics().opengl is None and "4.3" in find_graphics().error
 
 
 def test_drivers_are_found_where_libglvnd_looks(monkeypatch, tmp_path):

@@ -188,6 +188,8 @@ class RendererChoice(NamedTuple):
 def find_renderer(name: str) -> RendererChoice:
     """Return which renderer this machine would use for one of ``RENDERERS``.
 
+    This loads no driver that draws in software, see ``render.opengl.discovery``.
+
     Raises:
         ValueError: If the name is none of these.
         RuntimeError: If the renderer cannot run here.
@@ -203,7 +205,7 @@ def choose_renderer(name: str, opengl_device: str | None, has_embree: bool, has_
 
     Args:
         name: One of ``RENDERERS``.
-        opengl_device: GL_RENDERER of the device that OpenGL 4.3 draws on; None if there is none.
+        opengl_device: Name of the device that OpenGL 4.3 draws on; None if there is none.
         has_embree: Whether Embree's package is installed.
         has_nvidia: Whether the machine has an NVIDIA GPU, whose user expects it to be used.
 
@@ -276,10 +278,10 @@ def _settle_cuda() -> None:
 def _opengl_device() -> str | None:
     """Return the name of the OpenGL 4.3 device, or None if there is none or ModernGL is not installed."""
     try:
-        from gym_batchnav.render.opengl import probe
+        from gym_batchnav.render.opengl import find_device
     except ImportError:
         return None
-    return probe()
+    return find_device()
 
 
 def is_embree_installed() -> bool:

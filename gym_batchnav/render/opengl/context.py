@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import importlib.util
 import os
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import moderngl
@@ -215,6 +218,7 @@ def _create() -> moderngl.Context:
     errors = []
     backends: list[dict[str, Any]] = [{}]
     if sys.platform == "linux":
+        _load_triton()
         index = choose_device(egl_devices(), cuda_devices, torch_device())
         backends = [{"backend": "egl", "device_index": index}, {}]
     for keywords in backends:
@@ -223,6 +227,18 @@ def _create() -> moderngl.Context:
         except Exception as error:  # ModernGL raises bare Exception
             errors.append(str(error))
     raise RuntimeError(f"OpenGL 4.3 or newer is required but was not found: {opengl_remedy()} ({'; '.join(errors)})")
+
+
+def _load_triton() -> None:
+    """Load triton's library, if triton is installed, before a driver that contains LLVM.
+
+    Mesa before 24.2 makes the symbols of its LLVM visible to every library that is loaded later. That of triton 3.8,
+    which torch imports late, would bind to them and crash.
+    """
+    with suppress(OSError, ValueError):  # ValueError: a stand-in for triton without a specification
+        found = importlib.util.find_spec("triton")
+        for folder in (found and found.submodule_search_locations) or ():
+            ctypes.CDLL(str(Path(folder, "_C", "libtriton.so")))
 
 
 @functools.cache

@@ -8,7 +8,6 @@ CUDA index of an EGL device (EGL_NV_device_cuda), which also depends on CUDA_VIS
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
 import os
 import sys
 import uuid
@@ -155,7 +154,7 @@ def load_egl() -> ctypes.CDLL | None:
     if sys.platform != "linux":
         return None
     try:
-        return ctypes.CDLL(ctypes.util.find_library("EGL") or "libEGL.so.1")
+        return ctypes.CDLL("libEGL.so.1")
     except OSError:
         return None
 
@@ -175,6 +174,17 @@ def egl_devices() -> tuple[EglDevice, ...]:
     if not functions["eglQueryDevicesEXT"](_MAX_DEVICES, handles, ctypes.byref(count)):
         return ()
     return tuple(_describe(functions, index, handles[index] or 0) for index in range(count.value))
+
+
+def device_to_draw_on() -> EglDevice | None:
+    """Return EGL's device that this process draws on, or None if EGL lists none or not the one that is asked for.
+
+    Raises:
+        ValueError: If GLCONTEXT_DEVICE_INDEX or LOCAL_RANK is not a number.
+    """
+    listed = egl_devices()
+    chosen = choose_device(listed, cuda_devices, torch_device())
+    return next((device for device in listed if device.index == chosen), None)
 
 
 def cuda_devices() -> tuple[CudaDevice, ...]:

@@ -12,8 +12,8 @@ from rooms import box_room
 
 from gym_batchnav.geometry import Camera, look_at
 from gym_batchnav.library.library import SceneLibrary
-from gym_batchnav.render.opengl import OpenGLRenderer, context, culling, prepare, probe, target
-from gym_batchnav.render.opengl.context import shared_context
+from gym_batchnav.render.opengl import OpenGLRenderer, context, culling, prepare, target
+from gym_batchnav.render.opengl.context import probe, shared_context
 from gym_batchnav.scene.scene import CLAMP, MIRROR
 
 pytestmark = pytest.mark.opengl

@@ -1,0 +1,84 @@
+"""The device that OpenGL draws on, found without a software driver in the process."""
+
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from gym_batchnav.render.opengl import context, discovery
+from gym_batchnav.render.opengl.devices import EglDevice
+
+AUTO = """
+import gymnasium, gym_batchnav
+env = gymnasium.make_vec("BatchNav/PointNav-v0", num_envs=1, scenes="apartment_0", renderer="auto")
+env.reset(seed=0)
+mapped = open("/proc/self/maps").read()
+assert env.unwrapped.renderer.name != "embree" or "libLLVM" not in mapped and "_dri.so" not in mapped, mapped
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="EGL lists devices on Linux")
+class TestChoice:
+    """What is done with EGL's list."""
+
+    @pytest.fixture(autouse=True)
+    def contexts(self, monkeypatch):
+        """Stand-ins for the two ways to create a context."""
+        monkeypatch.setattr(discovery, "probe", lambda: "made here")
+        monkeypatch.setattr(discovery, "try_opengl", lambda: discovery.OpenGL("made elsewhere"))
+        monkeypatch.setattr(discovery, "has_egl", lambda: False)
+        monkeypatch.delenv("DISPLAY", raising=False)
+
+    @pytest.mark.parametrize(
+        ("device", "expected"),
+        [
+            (EglDevice(0, software=True), "software rasterizer (EGL device 0: software)"),
+            (EglDevice(1, "NVIDIA"), "made here"),
+            (None, None),
+        ],
+    )
+    def test_only_a_listed_hardware_device_gets_a_context_in_this_process(self, monkeypatch, device, expected):
+        monkeypatch.setattr(discovery, "device_to_draw_on", lambda: device)
+        assert discovery.find_device() == expected
+
+    def test_what_egl_cannot_list_is_tried_elsewhere(self, monkeypatch):
+        monkeypatch.setattr(discovery, "device_to_draw_on", lambda: None)
+        monkeypatch.setattr(discovery, "has_egl", lambda: True)
+        assert discovery.find_device() == "made elsewhere"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_process_that_draws_with_embree_contains_no_driver_of_opengl():
+    subprocess.run([sys.executable, "-c", AUTO], check=True)
+
+
+@pytest.mark.opengl
+def test_another_process_describes_the_device():
+    tried = discovery.try_opengl()
+    assert tried.device == context.shared_context().device
+    assert tried.version == context.shared_context().moderngl.info["GL_VERSION"] and not tried.error
+
+
+@pytest.mark.parametrize(
+    ("code", "message"), [("import os; os.abort()", "ended with status -6"), ("pass", "ended with status 0")]
+)
+@pytest.mark.skipif(sys.platform != "linux", reason="status of a signal")
+def test_a_driver_that_ends_its_process_is_an_answer(monkeypatch, code, message):
+    run = subprocess.run
+    monkeypatch.setattr(subprocess, "run", lambda command, **options: run([*command[:2], code], **options))
+    assert message in discovery.try_opengl.__wrapped__().error
+
+
+@pytest.mark.opengl
+@pytest.mark.skipif(sys.platform != "linux", reason="Mesa's drivers")
+def test_tritons_library_is_loaded_before_the_driver(monkeypatch):
+    """Otherwise it would bind to symbols of the driver's LLVM, and the process would end."""
+    order = []
+    folder = SimpleNamespace(submodule_search_locations=["/site/triton"])
+    monkeypatch.setattr(context.importlib.util, "find_spec", {"triton": folder}.get)
+    monkeypatch.setattr(context.ctypes, "CDLL", order.append)
+    monkeypatch.setattr(context, "egl_devices", tuple)
+    monkeypatch.setattr(context.moderngl, "create_standalone_context", lambda **_: order.append("driver"))
+    context._create()
+    assert order == ["/site/triton/_C/libtriton.so", "driver"]
