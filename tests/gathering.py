@@ -27,8 +27,7 @@ def gather(out, **changes):
 
 def content(folder):
     """All files of a dataset by path."""
-    files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    return {name: data for name, data in files.items() if name != ".lock"}
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def assert_same_content(one, other):

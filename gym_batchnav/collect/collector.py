@@ -112,8 +112,8 @@ def collect(
         sample: Sample the actions of a policy file.
         to: ``"zarr"``, ``"webdataset"``, ``"lerobot"``, ``"minari"`` or ``"rrd"``, or a Format with options.
         sensors: See BatchNavEnv. Those that the policy reads are added.
-        size: Width and height of images in pixels. The rest of the camera stays: that of ``camera=``, of the protocol,
-            or of the policy file's training.
+        size: Width and height of images in pixels. The rest of the camera stays: that of ``camera=`` or of the
+            protocol. A policy file that reads images has the size of its training.
         episodes_per_scene: Number of episodes, the first ones of each scene.
         episodes_per_shard: Number of episodes in a shard, which becomes complete at once. About three times
             ``num_envs`` episodes are in memory.
@@ -275,6 +275,13 @@ def _keywords(
     if size is not None:
         usual = None if protocol is None else protocol_of(protocol).camera
         keywords["camera"] = _resized(keywords.get("camera", usual), size)
+    own, camera = chosen.env.get("camera"), keywords.get("camera")
+    if any(isinstance(one, str) for one in chosen.env.get("sensors", ())) and isinstance(own, Camera):
+        if isinstance(camera, Camera) and (camera.width, camera.height) != (own.width, own.height):
+            raise ValueError(
+                f"the policy reads images of {own.width} x {own.height} pixels, not of {camera.width} x "
+                f"{camera.height}: leave out size= and camera=, or pass another policy"
+            )
     if keywords.get("agents_per_world", 1) != 1:
         raise ValueError("agents_per_world=: collect records one agent for each world; leave it out")
     return keywords

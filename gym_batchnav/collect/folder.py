@@ -11,7 +11,7 @@ import socket
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -102,14 +102,31 @@ def remove_aside(root: Path) -> None:
 @contextmanager
 def locked(root: Path) -> Iterator[None]:
     """Let one process at a time finish a dataset; the system unlocks it when the process ends, however it ends."""
-    with (root / LOCK).open("ab") as file:
-        if sys.platform == "win32":
-            _lock_first_byte(file)
-        else:
-            import fcntl
+    path = root / LOCK
+    while True:
+        with path.open("ab") as file:
+            if sys.platform == "win32":
+                _lock_first_byte(file)
+            else:
+                import fcntl
 
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+                fcntl.flock(file, fcntl.LOCK_EX)
+            if not _is_at(path, file):  # another process had the lock before and has removed the file
+                continue
+            try:
+                yield
+            finally:
+                with suppress(PermissionError):  # Windows does not remove open files
+                    path.unlink()
+            return
+
+
+def _is_at(path: Path, file: BinaryIO) -> bool:
+    """Return whether an open file is the one at a path."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _lock_first_byte(file: BinaryIO) -> None:
@@ -184,11 +201,12 @@ def read_record(root: Path, info: DatasetInfo, name: str) -> ShardRecord:
         numbers = [one.number for one in episodes]
         fits = 0 <= shard.first and 0 < shard.count <= MAX_EPISODES
         fits = fits and numbers == list(range(shard.first, shard.first + shard.count))
+        fits = fits and shard == make_shard(info.key, shard.scene, shard.first, shard.count) and shard.name == name
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
         raise ValueError(f"'{path}' is no record of a shard: {type(error).__name__}: {error}") from error
     if record.key != info.key:
         raise ValueError(f"'{path}' belongs to another dataset ({record.key}, not {info.key}): remove the folder")
-    if not fits or shard != make_shard(info.key, shard.scene, shard.first, shard.count) or shard.name != name:
+    if not fits:
         raise ValueError(f"'{path}' does not fit the name of its folder: remove the folder and collect it again")
     return record
 

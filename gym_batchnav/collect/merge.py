@@ -136,6 +136,9 @@ def _open(root: Path) -> tuple[DatasetInfo, Format, list[ShardRecord]]:
     info = read_info(root)
     if not (root / SHARDS).is_dir():
         raise ValueError(f"folder '{root}' has no shards: name the folder that collect wrote")
-    style = make_format(info.format, **info.format_options)
-    style.check(info)
+    try:
+        style = make_format(info.format, **info.format_options)
+        style.check(info)
+    except (TypeError, AttributeError) as error:  # of options and spaces that are not collect's own
+        raise ValueError(f"'{root / COLLECTION}' does not describe a dataset: {error}") from error
     return info, style, finished_shards(root, info)

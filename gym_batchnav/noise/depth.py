@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tokenize
-import zipfile
 from dataclasses import dataclass, field
 from functools import lru_cache
 from os import PathLike
@@ -17,6 +15,7 @@ from gym_batchnav.geometry import DepthEncoding
 from gym_batchnav.noise.api import SensorNoise
 from gym_batchnav.noise.batch import run_on_images
 from gym_batchnav.noise.random import draw_words, normal_levels
+from gym_batchnav.system.arrays import UNREADABLE, array_of_npy
 from gym_batchnav.system.jit import ENTRY, INNER, to_int64
 from gym_batchnav.system.numbers import check_between
 from gym_batchnav.system.parallel import for_each
@@ -28,8 +27,6 @@ _RANGE = 10.0  # metres; the camera sees nothing farther away
 _FOCAL_BASELINE = 35.130  # disparity in pixels of 1 m
 _DISPARITY_SIGMA = 0.027778  # pixels
 _DISPARITY_STEPS = 8.0  # steps per pixel to which disparity is rounded
-# What NumPy raises for headers that are damaged or claim impossible sizes.
-_UNREADABLE = (ValueError, OSError, EOFError, OverflowError, MemoryError, zipfile.BadZipFile, tokenize.TokenError)
 _LEAST_FACTOR = 1e-5  # of the table: below, the camera sees nothing
 
 
@@ -123,11 +120,11 @@ def _read_table(path: str | PathLike[str]) -> np.ndarray:
     if path.stat().st_size > _TABLE_FILE_BYTES:
         raise ValueError(f"distortion='{path}': a table of distortion takes less than 1 MiB")
     try:
-        table = np.load(path, allow_pickle=False)
-    except _UNREADABLE as error:
-        raise ValueError(f"distortion='{path}' is no .npy file of numbers: {error}") from error
-    expected = isinstance(table, np.ndarray) and table.size == np.prod(_TABLE) and table.dtype.kind in "fiu"
+        table = array_of_npy(path.read_bytes(), "fiu")
+    except UNREADABLE as error:
+        raise ValueError(f"distortion='{path}' is not a .npy file of numbers: {error}") from error
     with np.errstate(over="ignore"):
+        expected = table.size == np.prod(_TABLE)
         factors = np.ascontiguousarray(table.reshape(_TABLE), np.float32) if expected else np.full(1, np.nan)
     if not np.isfinite(factors).all():
         raise ValueError(f"distortion='{path}': pass a table of {_TABLE} finite numbers")

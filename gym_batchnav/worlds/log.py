@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import io
-import math
-import struct
-import tokenize
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from gym_batchnav.system.arrays import UNREADABLE, array_of_npy
 from gym_batchnav.system.numbers import check_between
 from gym_batchnav.system.storage import write_atomically
 from gym_batchnav.worlds.api import MAX_BODIES, check_body
@@ -24,8 +22,6 @@ PARTS = ("agents", "episodes", "memory", "worlds")  # of a state
 _MAX_ARRAYS = 1000
 _STATE = "state."  # before the names of the arrays of the state, in a file
 _FORMAT = "gym_batchnav world log 1"
-# What zipfile and NumPy raise for damaged files, besides ValueError.
-_UNREADABLE = (OSError, EOFError, KeyError, RuntimeError, MemoryError, SyntaxError, struct.error, tokenize.TokenError)
 _MAX_REASON = 300  # characters of a reason, which may quote the file
 
 
@@ -137,7 +133,7 @@ class WorldLog:
             raise FileNotFoundError(f"log '{path}': there is no such file")
         try:
             return cls._of(_read_arrays(path))
-        except (ValueError, *_UNREADABLE) as error:
+        except UNREADABLE as error:
             reason = f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
             raise ValueError(f"log '{path}' cannot be read: {reason[:_MAX_REASON]}") from error
 
@@ -190,6 +186,8 @@ def _check(name: str, array: np.ndarray, dtype: type, shape: tuple[int, ...]) ->
         raise ValueError(f"{name} is {array.dtype} {array.shape}: expected {np.dtype(dtype)} {shape}")
     if not np.isfinite(array).all():
         raise ValueError(f"{name} has values that are not finite")
+    if array.dtype == bool and (array.view(np.uint8) > 1).any():
+        raise ValueError(f"{name} has flags other than 0 and 1")
 
 
 def _text(array: np.ndarray) -> str:
@@ -211,25 +209,8 @@ def _read_arrays(path: Path) -> dict[str, np.ndarray]:
                 raise ValueError("it holds too many arrays, or compressed ones")
             if any(member.compress_type != zipfile.ZIP_STORED for member in members):
                 raise ValueError("it holds compressed arrays")
-            return {member.filename.removesuffix(".npy"): _array(file.read(member)) for member in members}
+            return {
+                member.filename.removesuffix(".npy"): array_of_npy(file.read(member), "biufU") for member in members
+            }
     except zipfile.BadZipFile as error:
         raise ValueError(f"it is no .npz file: {error}") from error
-
-
-def _array(data: bytes) -> np.ndarray:
-    """Return the array of the bytes of a .npy file.
-
-    NumPy's own reader takes the memory that the header claims before it reads; here the header must fit the bytes.
-    """
-    stream = io.BytesIO(data)
-    version = np.lib.format.read_magic(stream)
-    readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-    if version not in readers:
-        raise ValueError(f"an array in version {version} of NumPy's format")
-    shape, is_fortran, dtype = readers[version](stream)
-    start = stream.tell()
-    count = math.prod(shape)
-    if dtype.kind not in "biufU" or min(shape, default=0) < 0 or count * dtype.itemsize != len(data) - start:
-        raise ValueError(f"an array of {dtype} {shape} in {len(data) - start} bytes")
-    array = np.frombuffer(data, dtype, count, start).reshape(shape, order="F" if is_fortran else "C")
-    return np.ascontiguousarray(array).reshape(shape)

@@ -52,6 +52,7 @@ def test_the_work_of_a_cluster_is_counted(run, tmp_path, monkeypatch):
         (["--policy", "nobody"], "--policy 'nobody': there is no such file"),
         (["--sample"], "--sample: only the actions of a policy file can be sampled"),
         (["--shard", "0/2"], "--shard 0/2: pass i/n"),
+        (["check", "data"], "--renderer before 'check' has no effect"),
     ],
 )
 def test_errors_name_the_options(run, tmp_path, arguments, message):

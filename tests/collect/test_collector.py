@@ -215,6 +215,17 @@ def test_a_size_keeps_the_rest_of_the_camera(trained, given, camera):
     assert _keywords(chosen, ("depth",), 32, given)["camera"] == camera
 
 
+def test_a_policy_that_sees_has_its_own_size():
+    chosen = ChosenPolicy("mine", None, {"sensors": ("depth",), "camera": Camera(32, 32)}, is_file=True)
+    assert _keywords(chosen, ("rgb",), 32, {})["camera"] == Camera(32, 32)
+    with pytest.raises(ValueError, match="reads images of 32 x 32 pixels, not of 64 x 64: leave out size="):
+        _keywords(chosen, ("rgb",), 64, {})
+
+
+def test_no_lock_stays(zarr_dataset):
+    assert not (zarr_dataset / ".lock").exists()
+
+
 def test_a_scene_with_too_few_episodes_is_named(tmp_path):
     with pytest.raises(ValueError, match=r"'apartment_1' has only .* episodes: .* episodes_per_scene=.* num_episodes="):
         gather(tmp_path, episodes_per_scene=2000, episodes_per_shard=2000, scenes=["apartment_1"], num_envs=1)

@@ -90,6 +90,7 @@ def test_links_and_paths_outside_are_refused(dataset, tmp_path):
         {"episodes": "x"},
         {"shard": {"name": "../..", "scene": "apartment_1", "first": 0, "count": 2}},
         {"shard": {"name": "a", "scene": "b", "first": -1, "count": 10**12}},
+        {"shard": {"name": "a", "scene": None, "first": 2, "count": 2}},
         {"files": {"a": [1]}},
         {"scene_card": {"name": "other"}},
         {"files": 3},

@@ -62,6 +62,12 @@ def test_arrays_that_do_not_fit_are_refused(changes, message):
         replace(make_log(POSITION), **changes)
 
 
+def test_flags_of_other_bytes_are_refused():
+    log = make_log(POSITION)
+    with pytest.raises(ValueError, match="present has flags other than 0 and 1"):
+        replace(log, present=np.full(log.present.shape, 7, np.uint8).view(bool))
+
+
 def test_a_file_that_is_no_log_is_refused_by_name(tmp_path):
     path = tmp_path / "other.npz"
     with pytest.raises(FileNotFoundError, match=r"other.npz': there is no such file"):

@@ -101,9 +101,9 @@ def read_rows(path: Path) -> list[Row]:
         ValueError: A line is damaged.
     """
     rows: list[Row] = []
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.is_file() else []
+    lines = path.read_bytes().splitlines(keepends=True) if path.is_file() else []
     for number, line in enumerate(lines, 1):
-        if not line.endswith("\n"):
+        if not line.endswith(b"\n"):
             break
         try:
             row = json.loads(line)

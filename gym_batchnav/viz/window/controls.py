@@ -48,11 +48,12 @@ class Controls:
     def __init__(self, server: Any, wake: Event, drivers: Sequence[str], num_actions: int) -> None:
         self._wake = wake
         self._requests: Queue[Request] = Queue(MAX_WAITING)
+        self._drivers = tuple(drivers)
         gui = server.gui
         with gui.add_folder("Run", order=0):
             self._play = gui.add_checkbox("Play", initial_value=False, hint=f"Steps all agents (key {PLAY_KEY})")
             self._speed = gui.add_slider("Steps per second", *_SPEEDS, step=1, initial_value=10)
-            self._driver = gui.add_dropdown("Driver", tuple(drivers), initial_value=drivers[0])
+            self._driver = gui.add_dropdown("Driver", self._drivers, initial_value=drivers[0])
             if num_actions:
                 gui.add_markdown(
                     "Walk with **I** (forward), **J** and **L** (turn), **K** (STOP). If you have just changed "
@@ -76,12 +77,12 @@ class Controls:
     @property
     def period(self) -> float:
         """Seconds per step while it plays."""
-        return 1 / max(float(self._speed.value), _SPEEDS[0])
+        return 1 / min(max(self._speed.value, _SPEEDS[0]), _SPEEDS[1])  # a client may send any number
 
     @property
     def driver(self) -> str:
-        """The name of the agent that acts."""
-        return str(self._driver.value)
+        """The name of the agent that acts: the first one if a client has sent a name that there is not."""
+        return self._driver.value if self._driver.value in self._drivers else self._drivers[0]
 
     def taken(self) -> list[Request]:
         """Return the requests that wait, oldest first, and forget them."""

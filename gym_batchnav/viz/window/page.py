@@ -30,6 +30,7 @@ _FRUSTUM = 0.35  # metres from the eye of an agent to the picture that it sees
 _WIDTH = 0.05  # metres, of lines
 _HIGH = 0.05  # metres above the floor at which lines are drawn
 _ASIDE = 0.18  # of its width by which a scene is left of the middle at first, because the panel hides the right
+_FAR = 1e7  # metres, beyond which clicks are ignored
 _LONG = ("state",)  # facts that take two lines
 _OPENGL_TO_OPENCV = np.diag([1.0, -1.0, -1.0])
 
@@ -52,6 +53,7 @@ class Page:
     def __init__(self, server: Any, num_agents: int, picked: int = 0) -> None:
         self.wake = Event()
         self._server = server
+        self._num_agents = num_agents
         self._lock = Lock()
         self._num_viewers = 0
         self._scene: Scene | None = None
@@ -72,8 +74,8 @@ class Page:
 
     @property
     def picked(self) -> int:
-        """The agent that viewers follow."""
-        return int(self._pick.value)
+        """The agent that viewers follow; a client may send any number."""
+        return min(max(int(self._pick.value), 0), self._num_agents - 1)
 
     @property
     def num_viewers(self) -> int:
@@ -252,9 +254,11 @@ class Page:
 
     def _note_click(self, event: Any) -> None:
         """Remember the ray of a click, which the thread that draws follows."""
-        with self._lock:
-            self._click = np.array(event.ray_origin, np.float64), np.array(event.ray_direction, np.float64)
-        self.wake.set()
+        ray = np.array([event.ray_origin, event.ray_direction], np.float64)  # whatever a client has sent
+        if ray.shape == (2, 3) and np.isfinite(ray).all() and np.abs(ray).max() < _FAR:
+            with self._lock:
+                self._click = ray[0], ray[1]
+            self.wake.set()
 
     def _forget_target(self) -> None:
         """Show the episode's goal again."""

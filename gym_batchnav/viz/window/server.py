@@ -128,8 +128,11 @@ def _admit_only(server: Any, admits: Callable[[Any], bool]) -> None:
     """Let a viser server talk only to websockets with an admitted request, since any program here may find its port."""
     from websockets.exceptions import ConnectionClosed
 
-    inner = server._websock_server  # viser shows requests nowhere else
-    connections = inner._live_connections
+    inner = getattr(server, "_websock_server", None)  # viser shows requests nowhere else
+    connections = getattr(inner, "_live_connections", None)
+    if inner is None or connections is None:
+        server.stop()
+        raise ValueError('this version of viser cannot keep strangers out: pip install "gym-batchnav[view]"')
 
     async def check(client: Any) -> None:
         connection = connections[client.client_id]

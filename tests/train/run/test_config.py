@@ -158,6 +158,14 @@ class TestFiles:
         with pytest.raises(ValueError, match=says):
             read_config(tmp_path / name)
 
+    def test_a_line_of_a_curve_that_is_not_text_is_named(self, tmp_path):
+        row = b'{"frames": 1, "seconds": 2.5, "spl": 0.5}\n'
+        (tmp_path / "curve.jsonl").write_bytes(row + b'{"frames": \xff}\n')
+        with pytest.raises(ValueError, match=r"curve\.jsonl', line 2, is damaged"):
+            read_curve(tmp_path, "spl", "frames")
+        (tmp_path / "curve.jsonl").write_bytes(row + b'{"frames": \xff')  # a run may be writing it
+        assert len(read_curve(tmp_path, "spl", "frames").rows) == 1
+
     def test_a_file_that_is_not_there(self, tmp_path):
         with pytest.raises(FileNotFoundError, match="there is no run file"):
             read_config(tmp_path / "run.toml")

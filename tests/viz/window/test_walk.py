@@ -1,5 +1,9 @@
 """A batch that is stepped by hand and by agents in turn."""
 
+from threading import Event
+from types import SimpleNamespace
+from unittest.mock import MagicMock
+
 import numpy as np
 import pytest
 from rooms import box_room
@@ -8,6 +12,8 @@ from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.evaluation.agents import RandomAgent, ShortestPathAgent
 from gym_batchnav.evaluation.loop import EpisodeLoop
 from gym_batchnav.state import Action
+from gym_batchnav.viz.window.controls import Controls
+from gym_batchnav.viz.window.page import Page
 from gym_batchnav.viz.window.walk import Walk
 
 
@@ -88,3 +94,21 @@ def test_an_agent_is_told_of_episodes_that_began_by_hand(make):
 def test_another_autoreset_mode_is_refused(make):
     with pytest.raises(ValueError, match="next_step"):
         Walk(make(autoreset_mode="same_step"), ShortestPathAgent())
+
+
+def test_whatever_a_client_sends_names_a_driver_an_agent_and_a_speed():
+    server = MagicMock()
+    controls = Controls(server, Event(), ("follower", "random"), 4)
+    page = Page(server, 3)
+    driver, speed, picked = (
+        getattr(server.gui, kind).return_value for kind in ("add_dropdown", "add_slider", "add_number")
+    )
+    for name, number in (("nobody", 10**400), ("", -(10**400)), ("random", 0)):
+        driver.value, speed.value, picked.value = name, number, number
+        assert controls.driver == ("random" if name == "random" else "follower")
+        assert 1 / 60 <= controls.period <= 1 and page.picked in (0, 2)
+    note = server.scene.on_click.return_value.call_args[0][0]
+    for ray in ((np.nan, 0, 0), (0, 1e300, 0), (0, 0), ()):
+        page.wake.clear()
+        note(SimpleNamespace(ray_origin=ray, ray_direction=ray))
+        assert not page.wake.is_set()
