@@ -219,9 +219,10 @@ def _headline(run: TrainingRun) -> str:
     limit = run.settings.time_limit
     ends = f"{preset.ppo.total_frames:,} frames" + ("" if limit is None else f" or {_clock(limit)}")
     workers = "" if run.workers.size == 1 else f", {run.workers.size} workers"
+    threads = counted(run.threads, "thread")
     return (
         f"Training {preset.policy!r} ({parameters:,} parameters) with {counted(preset.num_envs, 'agent')} on "
-        f"{preset.device}{workers} up to {ends}"
+        f"{preset.device}{workers}, {threads}, up to {ends}"
     )
 
 

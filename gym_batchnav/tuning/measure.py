@@ -161,7 +161,7 @@ def training_run(run: TrainingRun, fps: float) -> Run:
     settings = SpeedSettings(
         preset.num_envs,
         len(env.library.active),
-        preset.threads or num_processors(),
+        run.threads,
         env.renderer.name if images else "none",
         preset.camera.width,
         preset.camera.height,

@@ -199,7 +199,7 @@ def test_a_training_without_images_has_no_renderer(monkeypatch):
     monkeypatch.setattr("gym_batchnav.env.cameras.make_renderer", lambda *given: pytest.fail("makes a renderer"))
     policy = make_policy("scan", env.single_observation_space)
     ppo = SimpleNamespace(collector=SimpleNamespace(envs=[env]), policy=policy)
-    run = training_run(SimpleNamespace(ppo=ppo, preset=preset, seconds=9.0), 100.0)
+    run = training_run(SimpleNamespace(ppo=ppo, preset=preset, threads=1, seconds=9.0), 100.0)
     env.close()
     assert (run.settings.renderer, run.situation.sensors, run.situation.machine.has_gpu) == ("none", (), False)
 

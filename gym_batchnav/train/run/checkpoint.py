@@ -1,20 +1,28 @@
-"""Checkpoints of a training run, one torch file each. Loading a checkpoint executes no code from it."""
+"""Checkpoints of a training run, torch files. Loading a checkpoint executes no code from it."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 
 from gym_batchnav.system.storage import write_atomically
 
-FORMAT = "gym_batchnav checkpoint 2"
+FORMAT = "gym_batchnav checkpoint 3"  # what the state of a run holds, besides the layout of the file
+_KEPT = 2
+
+T = TypeVar("T")
 _ARRAY = "numpy array"  # the key that marks an array among tensors
+
+
+class DamagedCheckpoint(ValueError):
+    """The error of a file that cannot be read as a checkpoint."""
 
 
 def save(path: Path, state: Any, about: Mapping[str, Any]) -> None:
@@ -36,7 +44,7 @@ def load(path: Path) -> tuple[Any, dict[str, Any]]:
     """Return the state and the description of a checkpoint; tensors are on the CPU.
 
     Raises:
-        ValueError: The file is not a checkpoint, or is damaged.
+        ValueError: The file is not a checkpoint, or, as DamagedCheckpoint, is damaged.
         FileNotFoundError: The file does not exist.
     """
     if not path.is_file():
@@ -46,23 +54,84 @@ def load(path: Path) -> tuple[Any, dict[str, Any]]:
         form = stored.get("format") if isinstance(stored, dict) else None
         found = (_unpacked(stored["state"]), dict(stored["about"])) if form == FORMAT else None
     except Exception as error:  # damaged pickles make torch raise all kinds of errors
-        raise ValueError(f"'{path}' is damaged: {type(error).__name__}: {error}") from error
+        raise DamagedCheckpoint(f"'{path}' is damaged: {type(error).__name__}: {error}") from error
     if found is None:
         raise ValueError(f"the format of '{path}' is {form!r}, not {FORMAT!r}: pass another out=")
     return found
 
 
-class CheckpointWriter:
-    """Writes checkpoints in the background: the state is copied at once, and a thread writes it."""
+class Checkpoints:
+    """The last two checkpoints of a worker, which are written in the background.
 
-    def __init__(self) -> None:
+    Each worker writes its own, so a kill may leave a newest one that the others do not have yet. If no worker begins to
+    write one before all have written the last one, they always have one in common.
+
+    Args:
+        folder: The folder of the run.
+        rank: Index of the worker.
+    """
+
+    def __init__(self, folder: Path, rank: int) -> None:
+        self._folder = folder
+        self._rank = rank
         self._executor = ThreadPoolExecutor(1, "checkpoint writer")
         self._writing: Future[None] | None = None
 
-    def save(self, path: Path, state: Any, about: Mapping[str, Any]) -> None:
-        """Copy the state and write it like ``save`` does, in a thread; raise the error of the previous write."""
-        self.wait()
-        self._writing = self._executor.submit(_write, path, _packed(state), dict(about))
+    def path(self, frames: int) -> Path:
+        """Return the path of the checkpoint after ``frames`` frames of all workers."""
+        return self._folder / f"checkpoint_{frames}_{self._rank}.pt"
+
+    def frames(self) -> list[int]:
+        """Return the numbers of frames of the checkpoints in the folder, ascending."""
+        pattern = re.compile(rf"checkpoint_(\d+)_{self._rank}\.pt")
+        found = (pattern.fullmatch(path.name) for path in self._folder.glob("checkpoint_*.pt"))
+        return sorted(int(match[1]) for match in found if match)
+
+    def newest(
+        self, gather: Callable[[Any], list[Any]], read: Callable[[Path], T], note: Callable[[str], None]
+    ) -> T | None:
+        """Read the newest checkpoint that all workers have; return None if that is the beginning of the run.
+
+        Args:
+            gather: Returns the values of all workers.
+            read: Reads a checkpoint.
+            note: Called with a message if a checkpoint is damaged and one before it is read.
+
+        Raises:
+            ValueError: The workers have none in common, or all that they have are damaged.
+        """
+        own = self.frames()
+        kept = set(own) if len(own) >= _KEPT else {0, *own}  # a worker with fewer has deleted none
+        damage: list[str] = []
+        while True:
+            found = gather(kept)
+            common = set.intersection(*found)
+            frames = max(common, default=0)
+            if not common or (damage and not frames):
+                frames_found = ", ".join(str(sorted(one)) for one in found)
+                parted = f"the workers in '{self._folder}' have no checkpoint in common, but those after {frames_found}"
+                raise ValueError(damage[0] if damage else f"{parted} frames: pass another out=")
+            state = None
+            error = ""
+            try:
+                state = read(self.path(frames)) if frames else None
+            except DamagedCheckpoint as damaged:
+                error = str(damaged)
+            errors = [one for one in gather(error) if one]
+            if not errors:
+                return state
+            damage += errors
+            kept.discard(frames)
+            note(f"{errors[0]}: the one before it is tried")
+
+    def save(self, frames: int, state: Any, about: Mapping[str, Any]) -> None:
+        """Copy the state and write it in a thread, then delete all but the last two; call ``wait`` before."""
+        self._writing = self._executor.submit(self._write, frames, _packed(state), dict(about))
+
+    def delete(self, frames: Iterable[int]) -> None:
+        """Delete some checkpoints."""
+        for number in frames:
+            self.path(number).unlink(missing_ok=True)
 
     def wait(self) -> None:
         """Wait until the last checkpoint is written.
@@ -78,6 +147,10 @@ class CheckpointWriter:
     def close(self) -> None:
         """Wait for the current write and end the thread; idempotent."""
         self._executor.shutdown()
+
+    def _write(self, frames: int, packed: Any, about: dict[str, Any]) -> None:
+        _write(self.path(frames), packed, about)
+        self.delete(self.frames()[:-_KEPT])
 
 
 def _write(path: Path, packed: Any, about: dict[str, Any]) -> None:

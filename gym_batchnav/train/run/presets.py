@@ -39,7 +39,7 @@ class Preset:
         task: The task, with its reward.
         num_episodes: Number of episodes to sample for a scene without any.
         device: ``"cpu"``, or ``"cuda"`` for networks and observations on an NVIDIA GPU.
-        threads: Number of threads that torch and Numba share; None does not change it.
+        threads: Number of threads that torch and Numba share; None is one per processor.
     """
 
     scenes: tuple[str, ...] = ("apartments",)

@@ -1,6 +1,6 @@
 """TrainingRun: PPO with settings, a folder, time limits, a log and checkpoints.
 
-The folder holds ``run.json`` (the settings), ``curve.jsonl`` (the log), ``checkpoint.pt`` (one per worker), and
+The folder holds ``run.json`` (the settings), ``curve.jsonl`` (the log), the last two checkpoints of each worker, and
 at the end ``policy.safetensors``. If it is installed, Matplotlib plots ``curve.png``; see ``loggers`` for TensorBoard.
 """
 
@@ -11,6 +11,7 @@ import platform
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter
@@ -20,7 +21,9 @@ import numba
 import numpy as np
 import torch
 
+from gym_batchnav import __version__
 from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.system.process import num_processors
 from gym_batchnav.system.progress import late_progress
 from gym_batchnav.system.storage import make_folder
 from gym_batchnav.system.wording import counted
@@ -37,7 +40,6 @@ from gym_batchnav.train.run.workers import Workers
 
 LOG_SECONDS = 10.0
 CHECKPOINT_SECONDS = 180.0
-CHECKPOINT = "checkpoint.pt"
 CURVE = "curve.jsonl"
 POLICY = "policy.safetensors"
 PICTURE = "curve.png"
@@ -67,6 +69,7 @@ class TrainingRun:
 
     Attributes:
         settings: Settings of the run.
+        threads: Number of threads of torch and Numba.
         seconds: Seconds of training so far.
         progress: Completed share of the training, by frames or by time, whichever is larger.
         rows: The learning curve; see ``log.row_of``.
@@ -89,17 +92,18 @@ class TrainingRun:
         self.out = out
         self.settings = _settings(out, given, resume)
         self.preset = self.settings.resolved()
-        use_threads(self.preset.threads)
         keep_memory()
         with ExitStack() as undo:
             self.workers = Workers.from_environment()
             undo.callback(self.workers.close)
             self.workers.barrier()  # no worker may write to the folder before all have checked it
+            self.threads = self.preset.threads or max(1, num_processors() // self.workers.local_size)
+            use_threads(self.threads)
             device = _device(self.preset.device, self.workers.local_rank)
-            self._path = out / (CHECKPOINT if self._is_leader else f"checkpoint_{self.workers.rank}.pt")
-            state = self._load()
-            self._check_same_frames(-1 if state is None else state["ppo"]["frames"])
             note = note if self._is_leader else lambda text: None
+            self._checkpoints = checkpoint.Checkpoints(out, self.workers.rank)
+            undo.callback(self._checkpoints.close)
+            state = self._checkpoints.newest(self.workers.gather, partial(self._read, note=note), note)
             self._env = _warm_env(self.preset.make_env, note)
             undo.callback(self._env.close)
             torch.manual_seed(self.settings.seed)
@@ -122,7 +126,8 @@ class TrainingRun:
                     undo.callback(logger.close)
                 write_run_file(out, self.settings)
                 self.rows = cut_curve(out / CURVE, self.ppo.frames)
-            self._writer = checkpoint.CheckpointWriter()
+            # Later ones, which some workers lack, do not belong to the run as it goes on from here.
+            self._checkpoints.delete(frames for frames in self._checkpoints.frames() if frames > self.ppo.frames)
             undo.pop_all()
 
     @property
@@ -164,7 +169,7 @@ class TrainingRun:
                 self._save()
                 saved = self.seconds
             if ends:
-                self._writer.wait()
+                self._checkpoints.wait()
                 return now.progress >= 1
             before = self.ppo.frames
             share = expert_share(now.progress, self.preset.ppo.imitation_share)
@@ -196,7 +201,7 @@ class TrainingRun:
             if find_spec("matplotlib") is not None:
                 title = f"{preset}: {kind}, {counted(self.preset.num_envs, 'agent')}"
                 draw_curve(self.rows, self.out / PICTURE, title, self.scores)
-        files = [self.out / name for name in (POLICY, PICTURE, CURVE, CHECKPOINT)]
+        files = [*(self.out / name for name in (POLICY, PICTURE, CURVE)), self._checkpoints.path(self.ppo.frames)]
         recent = [
             row
             for row in self.rows
@@ -221,7 +226,7 @@ class TrainingRun:
         with ExitStack() as stack:
             stack.callback(self.workers.close)
             stack.callback(self._env.close)
-            stack.callback(self._writer.close)
+            stack.callback(self._checkpoints.close)
             for logger in self._loggers:
                 stack.callback(logger.close)
 
@@ -235,27 +240,18 @@ class TrainingRun:
         """Whether this worker logs."""
         return self.workers.rank == 0
 
-    def _load(self) -> dict[str, Any] | None:
-        """Load the state to resume from; return None if the folder has no checkpoint."""
-        if not self._path.exists():
-            return None
-        state, about = checkpoint.load(self._path)
-        check_same_run(about, self.settings, self._path)
+    def _read(self, path: Path, note: Callable[[str], None]) -> dict[str, Any]:
+        """Load the state of one of this worker's checkpoints."""
+        state, about = checkpoint.load(path)
+        check_same_run(about, self.settings, path)
         stored = about.get("workers")
         size = self.workers.size
         if stored != size:
-            raise ValueError(
-                f"'{self._path}' belongs to a run with {stored} workers, not {size}: start {stored} workers"
-            )
+            raise ValueError(f"'{path}' belongs to a run with {stored} workers, not {size}: start {stored} workers")
+        version = about.get("version")
+        if version != __version__:
+            note(f"'{path}' was written by version {version}: in {__version__} the run may go on differently")
         return state
-
-    def _check_same_frames(self, frames: int) -> None:
-        """Raise ValueError unless the checkpoints of all workers have equal ``frames`` (-1 without a checkpoint)."""
-        found = self.workers.gather(frames)
-        if len(set(found)) > 1:
-            raise ValueError(
-                f"the workers' checkpoints in '{self.out}' have {found} frames (-1: none): pass another out="
-            )
 
     def _resume_from(self, state: dict[str, Any]) -> None:
         """Set the state of a checkpoint."""
@@ -263,14 +259,16 @@ class TrainingRun:
             self.ppo.set_state(state)
         except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
             raise ValueError(
-                f"'{self._path}' does not fit this run ({error}): start another run with another out="
+                f"the checkpoint in '{self.out}' does not fit this run ({error}): start another run with another out="
             ) from error
 
     def _save(self) -> None:
-        """Write a checkpoint in the background."""
+        """Write a checkpoint in the background, after all workers have written their last ones."""
+        self._checkpoints.wait()
+        self.workers.barrier()
         state = {"seconds": self.seconds, "ppo": self.ppo.get_state()}
         about = {**self.settings.description(), "workers": self.workers.size}
-        self._writer.save(self._path, state, about)
+        self._checkpoints.save(self.ppo.frames, state, about)
 
     def _log(self, window: Sums, wall: float) -> None:
         """Append a line for a window of iterations to the curve."""
@@ -328,12 +326,11 @@ def _device(name: str, local_rank: int) -> torch.device:
     return torch.device("cuda", index)
 
 
-def use_threads(count: int | None) -> None:
+def use_threads(count: int) -> None:
     """Set the threads of torch and Numba; they share OpenMP, so the setting of either affects both."""
-    if count is not None:
-        config: Any = numba.config  # its attributes are created at import, which mypy does not see
-        numba.set_num_threads(min(count, config.NUMBA_NUM_THREADS))
-        torch.set_num_threads(count)
+    config: Any = numba.config  # its attributes are created at import, which mypy does not see
+    numba.set_num_threads(min(count, config.NUMBA_NUM_THREADS))
+    torch.set_num_threads(count)
 
 
 def keep_memory() -> None:

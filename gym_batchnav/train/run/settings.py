@@ -7,8 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from types import NoneType
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_type_hints
 
 import gym_batchnav
 from gym_batchnav.env.settings import check_choice
@@ -20,7 +19,7 @@ from gym_batchnav.system.storage import write_atomically
 from gym_batchnav.train.imitation import TEACHERS
 from gym_batchnav.train.policy import POLICIES
 from gym_batchnav.train.records import sensors_of
-from gym_batchnav.train.run.config import NONE, checked_value, with_changes
+from gym_batchnav.train.run.config import checked_value, with_changes
 from gym_batchnav.train.run.presets import ON_A_GPU, PRESETS, Preset
 
 FILE = "run.json"
@@ -43,7 +42,8 @@ class RunSettings:
         policy: Kind of policy, see ``make_policy``.
         num_envs: N, the number of environments.
         device: ``"cpu"`` or ``"cuda"``.
-        threads: Number of threads that torch and Numba share.
+        threads: Number of threads that torch and Numba share; by default one per processor that the workers of this
+            machine may use.
         changes: Any other settings of the preset by dotted names, such as ``{"ppo.gamma": 0.995}``.
     """
 
@@ -146,20 +146,15 @@ def _without_images(names: tuple[str, ...]) -> tuple[str, ...]:
 def run_keywords(names: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keywords of RunSettings for settings by dotted names, as ``read_config`` returns them.
 
-    ``"none"`` for a setting of the preset that can be None is one of ``changes``, since None keeps the preset's value.
-
     Raises:
         ValueError: A value is of the wrong type.
     """
     hints = get_type_hints(RunSettings)
-    of_preset = get_type_hints(Preset)
     given: dict[str, Any] = {}
     changes: dict[str, Any] = {}
     for name, value in names.items():
         if name == "time_limit" and isinstance(value, str):
             given[name] = seconds_of(name, value)
-        elif value == NONE and NoneType in get_args(of_preset.get(name)):
-            changes[name] = value
         elif name in hints:
             given[name] = checked_value(name, value, hints[name])
         else:
@@ -194,24 +189,24 @@ def read_run_file(out: Path) -> RunSettings:
     path = out / FILE
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))["settings"]
-        known = {one.name: stored[one.name] for one in fields(RunSettings)}
-        scenes = known["scenes"]
+        known = {one.name: stored[one.name] for one in fields(RunSettings) if one.name in stored}
+        scenes = known.get("scenes")
         return RunSettings(**{**known, "scenes": None if scenes is None else tuple(scenes)})
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise ValueError(f"'{path}' is damaged ({error}): pass another out=") from error
 
 
 def check_same_run(about: dict[str, Any], settings: RunSettings, path: Path) -> None:
-    """Raise ValueError unless a checkpoint was written by this version with these settings and this preset."""
+    """Raise ValueError unless a checkpoint was written with these settings and this preset.
+
+    Settings that only one of two versions of the package has are not compared.
+    """
     own = settings.description()
-    if about.get("version") != own["version"]:
-        raise ValueError(
-            f"'{path}' was written by version {about.get('version')}, this is {own['version']}: "
-            "resume with that version, or start another run with another out="
-        )
+    same_version = about.get("version") == own["version"]
     for section in ("settings", "preset"):
         stored, expected = (flattened(one.get(section) or {}) for one in (about, own))
-        for name in sorted(stored.keys() | expected.keys()):
+        compared = stored.keys() | expected.keys() if same_version else stored.keys() & expected.keys()
+        for name in sorted(compared):
             if name.split(".")[-1] not in (*CHANGEABLE, "total_frames") and stored.get(name) != expected.get(name):
                 raise ValueError(
                     f"'{path}' belongs to a run with {name}={stored.get(name)!r}, not {expected.get(name)!r}: "

@@ -35,6 +35,7 @@ class Workers:
         size: Number of workers.
         local_rank: Index of this worker on its machine. Worker i uses GPU i; if there are more workers than GPUs, they
             share them in turn.
+        local_size: Number of workers on this machine.
         seconds: Seconds spent waiting for other workers so far.
     """
 
@@ -42,6 +43,7 @@ class Workers:
         self.rank = 0
         self.size = 1
         self.local_rank = 0
+        self.local_size = 1
         self.seconds = 0.0
         self._store: Any = None
         self._num_rollouts = 0  # that this worker has finished
@@ -60,7 +62,8 @@ class Workers:
         if int(os.environ.get("WORLD_SIZE", 1)) == 1:
             return workers
         limit = timedelta(seconds=timeout)
-        backend = _backend(int(os.environ.get("LOCAL_WORLD_SIZE", 1)))
+        workers.local_size = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
+        backend = _backend(workers.local_size)
         try:
             store, workers.rank, workers.size = next(torch.distributed.rendezvous("env://", timeout=limit))
             store.set_timeout(limit)

@@ -1,6 +1,9 @@
 """Checkpoints: saving is atomic, loading returns the saved state, and damaged or hostile files raise an error."""
 
 import pickle
+import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -75,39 +78,91 @@ def test_other_things_are_refused(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-class TestWriter:
-    def test_it_writes_what_the_state_was_when_it_was_saved(self, tmp_path):
+class TestCheckpoints:
+    def test_they_hold_what_the_state_was_when_it_was_saved(self, tmp_path):
         """The training continues to modify the tensors while the thread writes."""
-        path = tmp_path / "a.pt"
         weights = torch.zeros(1000)
         positions = np.zeros(1000)
-        writer = checkpoint.CheckpointWriter()
-        for value in range(5):
+        kept = checkpoint.Checkpoints(tmp_path, 0)
+        for value in range(1, 6):
             weights.fill_(value), positions.fill(value)
-            writer.save(path, {"weights": weights, "positions": positions}, {"value": value})
+            kept.save(value, {"weights": weights, "positions": positions}, {"value": value})
             weights.fill_(-1), positions.fill(-1)
-            writer.wait()
-            state, about = checkpoint.load(path)
+            kept.wait()
+            state, about = checkpoint.load(kept.path(value))
             assert about["value"] == value
             assert (state["weights"] == value).all() and (state["positions"] == value).all()
-        writer.close()
-        assert [file.name for file in tmp_path.iterdir()] == [path.name]
+        kept.close()
+        assert kept.frames() == [4, 5] and len(list(tmp_path.iterdir())) == 2
 
     def test_a_failure_is_told_and_the_last_one_stays(self, tmp_path, monkeypatch):
-        path = tmp_path / "a.pt"
-        writer = checkpoint.CheckpointWriter()
-        writer.save(path, {"value": 1}, {})
-        writer.wait()
+        kept = checkpoint.Checkpoints(tmp_path, 0)
+        kept.save(1, {"value": 1}, {})
+        kept.wait()
 
         def full(path, data):
             raise OSError(28, "No space left on device")
 
         monkeypatch.setattr(checkpoint, "write_atomically", full)
-        writer.save(path, {"value": 2}, {})
+        kept.save(2, {"value": 2}, {})
         with pytest.raises(OSError, match="No space"):
-            writer.save(path, {"value": 3}, {})
-        writer.close()
-        assert checkpoint.load(path)[0] == {"value": 1}
+            kept.wait()
+        kept.close()
+        assert checkpoint.load(kept.path(1))[0] == {"value": 1} and kept.frames() == [1]
+
+
+def newest_of(folder, *files, damaged=()):
+    """Return what each worker, a thread of its own, resumes from if it has checkpoints after some frames."""
+    barrier = threading.Barrier(len(files))
+    said = [None] * len(files)
+
+    def resume(rank):
+        def gather(value):
+            said[rank] = value
+            barrier.wait()
+            found = list(said)
+            barrier.wait()
+            return found
+
+        kept = checkpoint.Checkpoints(folder, rank)
+        for frames in files[rank]:
+            checkpoint.save(kept.path(frames), frames, {})
+            if (frames, rank) in damaged:
+                kept.path(frames).write_bytes(b"")  # as after a power failure
+        try:
+            return kept.newest(gather, lambda path: checkpoint.load(path)[0], lambda text: None)
+        except ValueError as error:
+            return str(error)
+
+    with ThreadPoolExecutor(len(files)) as threads:
+        return list(threads.map(resume, range(len(files))))
+
+
+class TestWorkersThatWereKilled:
+    @pytest.mark.parametrize(
+        ("files", "newest"),
+        [
+            ([[200, 300], [200, 300]], 300),
+            ([[200, 300], [100, 200]], 200),  # the second was killed before it had written its newest
+            ([[100, 200], [100, 200, 300]], 200),  # or before it had deleted its oldest
+            ([[100], []], None),  # the first checkpoint of a run, which begins again
+            ([[], []], None),
+        ],
+    )
+    def test_they_go_on_from_the_newest_that_all_have(self, tmp_path, files, newest):
+        assert newest_of(tmp_path, *files) == [newest] * 2
+
+    def test_a_lost_one_is_told(self, tmp_path):
+        for error in newest_of(tmp_path, [100, 200], []):
+            assert re.search(
+                r"no checkpoint in common, but those after \[100, 200\], \[0\] frames: pass another", error
+            )
+
+    def test_a_damaged_one_is_replaced_by_the_one_before(self, tmp_path):
+        files = [100, 200], [100, 200]
+        assert newest_of(tmp_path, *files, damaged=[(200, 1)]) == [100, 100]
+        for error in newest_of(tmp_path, *files, damaged=[(200, 1), (100, 0)]):
+            assert "is damaged" in error
 
 
 @pytest.fixture(scope="module")
@@ -159,7 +214,7 @@ class TestDamage:
             ({"weights": torch.ones(1)}, "None"),
         ):
             torch.save(stored, path)
-            with pytest.raises(ValueError, match=f"is {found}, not 'gym_batchnav checkpoint 2'"):
+            with pytest.raises(ValueError, match=f"is {found}, not 'gym_batchnav checkpoint 3'"):
                 checkpoint.load(path)
         with pytest.raises(FileNotFoundError, match="there is no file"):
             checkpoint.load(tmp_path / "none")

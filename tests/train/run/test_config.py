@@ -189,7 +189,7 @@ class TestPresets:
     def test_a_preset_goes_on_where_its_base_ends(self):
         cpu, gpu = PRESETS["cpu"], PRESETS["gpu"]
         assert gpu.scenes == cpu.scenes and gpu.held_out == cpu.held_out and gpu.num_episodes == cpu.num_episodes
-        assert (cpu.threads, gpu.threads, cpu.camera.width, gpu.camera.width) == (2, None, 32, 64)
+        assert (cpu.camera.width, gpu.camera.width) == (32, 64)
         assert gpu.ppo.optimizer == "lamb" and gpu.ppo.total_frames == 500_000_000
 
     @pytest.mark.parametrize("name", PRESETS)
@@ -205,10 +205,9 @@ class TestPresets:
         paper = RunSettings(**run_keywords(read_config(FOLDER / "paper-depth.toml")))
         assert (paper.preset, paper.evaluated_as) == ("cpu", "paper-depth")
 
-    def test_threads_of_a_preset_can_be_none(self):
-        settings = RunSettings(**run_keywords({"threads": "none"}))
-        assert settings.resolved().threads is None and PRESETS["cpu"].threads == 2
-        assert RunSettings(**run_keywords({"scenes": "none", "time_limit": "2h"})).resolved() == PRESETS["cpu"]
+    def test_none_keeps_what_the_preset_has(self):
+        given = {"scenes": "none", "threads": "none", "time_limit": "2h"}
+        assert RunSettings(**run_keywords(given)).resolved() == PRESETS["cpu"]
 
 
 class TestLoggers:
