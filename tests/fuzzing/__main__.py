@@ -10,7 +10,7 @@ from pathlib import Path
 from fuzzing.run import Failure, fuzz
 from fuzzing.samples import KINDS
 
-OUTCOMES = ("loaded", "refused", "failed")
+OUTCOMES = ("loaded", "refused", "raised", "signal", "slow")
 
 
 def main() -> int:

@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import io
 import json
+import pickle
 import re
 import struct
 import zipfile
@@ -256,3 +257,57 @@ def mutate_entry(rng: np.random.Generator, data: bytes) -> bytes:
     rest = len(header).to_bytes(8, "little") + header
     rest += bytes(-(-(32 + len(rest)) // 64) * 64 - 32 - len(rest)) + body
     return hashlib.sha256(rest).digest() + rest
+
+
+def mutate_state(rng: np.random.Generator, data: bytes) -> bytes:
+    """A pickled state with one to three changes: numbers in arrays, whole arrays, or values of the plans."""
+    state = pickle.loads(data)
+    for _ in range(min(3, rng.geometric(0.6))):
+        part = list(state)[rng.integers(len(state))]
+        if not isinstance(state[part], dict) or rng.random() < 0.02:
+            state[part] = ODD_VALUES[rng.integers(len(ODD_VALUES))]
+        elif part in ("schedule", "library"):
+            state[part] = mutate_json(rng, state[part])
+        elif state[part]:
+            names = list(state[part])
+            name = names[rng.integers(len(names))]
+            state[part][name] = _changed_array(rng, state[part][name])
+    return pickle.dumps(state)
+
+
+def _changed_array(rng: np.random.Generator, array: Any) -> Any:
+    """An array with a few odd numbers, or filled with one, or with odd bytes; now and then another value or dtype."""
+    kind = rng.integers(12)
+    if kind == 0 or not isinstance(array, np.ndarray) or not array.size:
+        return ODD_VALUES[rng.integers(len(ODD_VALUES))]
+    if kind == 1:
+        return array.astype(rng.choice(["f8", "i8", "u1", "?", "f4", "O"]))
+    if kind == 2:
+        return array[:, None] if rng.random() < 0.5 else array[1:]
+    flat = np.ascontiguousarray(array).reshape(-1).copy()
+    if kind <= 4:
+        flat.view(np.uint8)[rng.integers(flat.nbytes)] = rng.integers(256)
+        return flat.reshape(array.shape)
+    odd = ODD_FLOATS if array.dtype.kind == "f" else [*ODD_INTEGERS, -1, -2, -128, -(2**31)]
+    places = slice(None) if kind <= 6 else rng.integers(len(flat), size=3)
+    with np.errstate(over="ignore"):
+        flat[places] = np.array(odd[rng.integers(len(odd))]).astype(array.dtype)
+    return flat.reshape(array.shape)
+
+
+def mutate_any(rng: np.random.Generator, data: bytes) -> bytes:
+    """A JSON file with its content changed, or the bytes of another one."""
+    try:
+        return mutate_json_text(rng, data)
+    except ValueError:
+        return mutate_bytes(rng, data)
+
+
+def mutate_lines(rng: np.random.Generator, data: bytes) -> bytes:
+    """A file of JSON lines with one of them changed, or its text."""
+    if rng.random() < 0.3:
+        return mutate_text(rng, data)
+    lines = data.splitlines()
+    number = rng.integers(len(lines))
+    lines[number] = mutate_json_text(rng, lines[number])
+    return b"\n".join(lines) + b"\n"

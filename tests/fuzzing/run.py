@@ -138,12 +138,21 @@ def fuzz(
                     failures.append(Failure(kind, number, f"{file}: {reason}"))
                     if keep is not None:
                         _write(keep / f"{kind}-{seed}-{number}", {**files, "reason.txt": f"{file}: {reason}".encode()})
-                outcomes[kind, outcome] += 1
+                outcomes[kind, _named(outcome, reason)] += 1
                 told(number + 1, failures)
         finally:
             if process is not None:
                 process.close()
     return outcomes, failures
+
+
+def _named(outcome: str, reason: str) -> str:
+    """How an input that failed did so: it raised another exception, ended its process, or took too long."""
+    if outcome != FAILED:
+        return outcome
+    if reason.startswith(("it hung", "it took more")):
+        return "slow"
+    return "signal" if reason.startswith("the process ended") else "raised"
 
 
 def _write(folder: Path, files: dict[str, bytes]) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
+import pickle
 import struct
 from collections.abc import Callable
 from functools import partial
@@ -21,14 +23,19 @@ from rooms import box_room
 from scans import write_hm3d, write_mp3d
 
 from fuzzing import mutators
+from gym_batchnav.collect.collector import collect
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.env.replay import RecordWorlds
 from gym_batchnav.episodes.habitat import write_episodes
 from gym_batchnav.episodes.sampling import sample_episodes
 from gym_batchnav.geometry import Camera
+from gym_batchnav.mapping.sensors import MapPath
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.scene.save import save_glb
 from gym_batchnav.scene.scene import Scene
+from gym_batchnav.task.explore import AreaSeen
+from gym_batchnav.task.path_fidelity import NDTW
+from gym_batchnav.task.sensors import PreviousAction
 from gym_batchnav.worlds.people import People
 
 Mutator = Callable[[np.random.Generator, bytes], bytes]
@@ -37,8 +44,10 @@ Mutator = Callable[[np.random.Generator, bytes], bytes]
 LOGGED: dict[str, Any] = {
     "agents_per_world": 2, "bodies": (People(1),), "num_episodes": 20, "max_episode_steps": 6,
 }  # fmt: skip
+FORMATS = {"zarr": "numcodecs", "webdataset": "numpy", "minari": "pyarrow"}  # of collections, and what they need
 SCENES = ("glb", "gltf", "obj", "ply", "stl", "off", "texture", "mjcf")
-KINDS = (*SCENES, "navmesh", "episodes", "policy", "cache", "dataset", "annotations", "log")
+KINDS = (*SCENES, "navmesh", "episodes", "policy", "cache", "dataset", "annotations", "log", "state", "collection",
+         "run")  # fmt: skip
 # Compressed samples, by the package that reads them; meshopt needs Python 3.11.
 PACKED = {name: make for name, package, make in (
     ("ktx2", "opengl_basisu", partial(ktx2_square, "uastc_zstd")), ("meshopt", "meshopt", meshopt_square),
@@ -74,6 +83,9 @@ MUTATORS: dict[str, dict[str, Mutator]] = {
         "gibson_semantic.ply": mutators.mutate_bytes,
     },
     "log": {"world.npz": mutators.mutate_npz},
+    "state": {"state.pickle": mutators.mutate_state},
+    "collection": {"*": mutators.mutate_any},
+    "run": {"curve.jsonl": mutators.mutate_lines, "run.json": mutators.mutate_json_text},
 }
 
 
@@ -97,6 +109,9 @@ def write_samples(folder: Path) -> None:
     _write_dataset(folder / "dataset", room)
     _write_annotations(folder / "annotations", room)
     _write_log(folder / "log", room)
+    _write_state(folder / "state")
+    _write_collections(folder / "collection", room)
+    _write_run(folder / "run")
 
 
 def mutated(rng: np.random.Generator, kind: str, samples: Path) -> tuple[dict[str, bytes], str]:
@@ -117,7 +132,57 @@ def mutated(rng: np.random.Generator, kind: str, samples: Path) -> tuple[dict[st
     ]
     name, mutator = choices[rng.integers(len(choices))]
     files[name] = mutator(rng, files[name])
+    if kind == "collection":
+        _forge(files, name)
     return files, name
+
+
+def _forge(files: dict[str, bytes], name: str) -> None:
+    """Make the record of a shard agree with a changed file of it, as a stranger would."""
+    style, _, inside = name.partition("/shards/")
+    shard, _, file = inside.partition("/")
+    record = f"{style}/shards/{shard}/shard.json"
+    if file and name != record:
+        found = json.loads(files[record])
+        found["files"][file] = [len(files[name]), hashlib.sha256(files[name]).hexdigest()]
+        files[record] = json.dumps(found).encode()
+
+
+def state_env() -> BatchNavEnv:
+    """A batch whose state holds maps, paths and other bodies."""
+    return BatchNavEnv(
+        2, scenes=[box_room()], sensors=("depth", MapPath(), PreviousAction()), measures=(NDTW(), AreaSeen()),
+        renderer="embree", camera=Camera(16, 16), agents_per_world=2, bodies=(People(1),), num_episodes=20,
+    )  # fmt: skip
+
+
+def _write_state(folder: Path) -> None:
+    env = state_env()
+    env.reset(seed=0)
+    for _ in range(4):
+        env.step(np.array([1, 2]))
+    (folder / "state.pickle").write_bytes(pickle.dumps(env.get_state()))
+    env.close()
+
+
+def _write_collections(folder: Path, room: Scene) -> None:
+    save_glb(room, folder.parent / "room.glb")
+    for style, package in FORMATS.items():
+        if find_spec(package):
+            collect(
+                folder / style, str(folder.parent / "room.glb"), policy="random", to=style, camera=Camera(8, 8),
+                episodes_per_scene=2, episodes_per_shard=1, num_episodes=2, max_episode_steps=4, renderer="embree",
+            )  # fmt: skip
+
+
+def _write_run(folder: Path) -> None:
+    try:
+        from gym_batchnav.train.run.settings import RunSettings, write_run_file
+    except ImportError:
+        return
+    write_run_file(folder, RunSettings())
+    rows = [{"frames": k, "seconds": 2.0 * k, "spl": 0.1 * k, "losses": {"value": 1.0}} for k in range(4)]
+    (folder / "curve.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 def _write_scenes(folder: Path, room: Scene) -> None:

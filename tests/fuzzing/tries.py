@@ -7,11 +7,14 @@ processor time the process is ended by a signal; beyond one GiB more than it had
 from __future__ import annotations
 
 import os
+import pickle
 import resource
 import signal
 import sys
 import warnings
+from functools import lru_cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
@@ -158,7 +161,63 @@ def try_log(folder: Path, file: str) -> None:
             env.close()
 
 
+def try_state(folder: Path, file: str) -> None:
+    """Continue from a state; one that is refused changes nothing."""
+    env = _state_env()
+    before = env.get_state()
+    try:
+        observations = env.set_state(pickle.loads((folder / file).read_bytes()))
+    except ValueError:
+        assert str(env.get_state()) == str(before), "a state that was refused has changed something"
+        raise
+    for _ in range(3):
+        env.shortest_path_actions()
+        observations = env.step(np.array([1, 2]))[0]
+    for name, values in observations.items():
+        assert np.isfinite(values).all(), f"{name} is not finite"
+    assert np.isfinite(env.agents.position).all(), "an agent is nowhere"
+    env.reset(seed=0)
+
+
+@lru_cache(maxsize=1)
+def _state_env() -> BatchNavEnv:
+    """The batch of states, one for each process."""
+    from fuzzing.samples import state_env
+
+    env = state_env()
+    env.reset(seed=0)
+    return env
+
+
+def try_collection(folder: Path, file: str) -> None:
+    """Check, read and merge a collection."""
+    from gym_batchnav.collect.merge import check_dataset, merge_datasets
+    from gym_batchnav.collect.reading import read_episodes
+
+    root = folder / file.partition("/")[0]
+    check_dataset(root)
+    if root.name != "minari":
+        for episode in read_episodes(root):
+            assert episode.num_steps > 0
+    with TemporaryDirectory() as made:
+        merge_datasets(Path(made, "merged"), [root])
+
+
+def try_run(folder: Path, file: str) -> None:
+    """Read the settings and the curve of a run, and draw it."""
+    from gym_batchnav.train.run.plot import draw_curves, read_curve
+    from gym_batchnav.train.run.settings import read_run_file
+
+    curves = [read_curve(folder, "spl", by) for by in ("frames", "hours")]
+    with TemporaryDirectory() as made:
+        draw_curves(curves[:1], Path(made, "curves.png"), "spl", "frames")
+    read_run_file(folder)
+
+
 TRIES = {
+    "state": try_state,
+    "collection": try_collection,
+    "run": try_run,
     "annotations": try_annotations,
     "navmesh": try_navmesh,
     "episodes": try_episodes,
@@ -196,7 +255,8 @@ def warm_up(samples: Path, kinds: list[str]) -> None:
     from fuzzing.samples import MUTATORS
 
     for kind in kinds:
-        for name in MUTATORS[kind]:
+        names = [path.name for path in (samples / kind).iterdir()] if kind == "collection" else MUTATORS[kind]
+        for name in names:
             TRIES.get(kind, try_scene)(samples / kind, name)
 
 

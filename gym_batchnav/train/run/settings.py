@@ -193,7 +193,7 @@ def read_run_file(out: Path) -> RunSettings:
         scenes = known.get("scenes")
         return RunSettings(**{**known, "scenes": None if scenes is None else tuple(scenes)})
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise ValueError(f"'{path}' is damaged ({error}): pass another out=") from error
+        raise ValueError(f"'{path}' is damaged ({str(error)[:300]}): pass another out=") from error
 
 
 def check_same_run(about: dict[str, Any], settings: RunSettings, path: Path) -> None:
