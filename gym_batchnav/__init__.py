@@ -163,10 +163,11 @@ for _name, _steps in _STEPS.items():
         vector_entry_point=f"gym_batchnav.env.tasks:make_{_name.lower()}",
         max_episode_steps=_steps,
     )
-# Tasks of several agents: Gymnasium's interface for a single agent cannot hold them.
+# Tasks of several agents: Gymnasium's interface for a single agent cannot hold them, and `make` says so.
 for _name, _steps in {"Rendezvous": 300, "Tag": 200}.items():
     gymnasium.register(
         id=f"BatchNav/{_name}-v0",
+        entry_point="gym_batchnav.env.tasks:refuse_single",
         vector_entry_point=f"gym_batchnav.env.tasks:make_{_name.lower()}",
         max_episode_steps=_steps,
     )

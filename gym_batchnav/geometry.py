@@ -7,6 +7,7 @@ x to the right and y up. All functions are batched over N and use only NumPy.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,6 +15,8 @@ import numpy as np
 
 from gym_batchnav.lenses import Beams, Lens
 from gym_batchnav.system.numbers import check_finite, check_flags, is_number
+
+_FEW = 100  # points whose hull is found as soon without leaving any out
 
 
 class DepthEncoding(NamedTuple):
@@ -382,3 +385,41 @@ def polar_goals(position: np.ndarray, heading: np.ndarray, goal: np.ndarray) -> 
     right = cos * dx - sin * dz
     backward = sin * dx + cos * dz
     return np.stack([np.hypot(dx, dz), -np.arctan2(right, -backward)], axis=-1).astype(np.float32)
+
+
+def convex_hull(points: np.ndarray) -> np.ndarray:
+    """Return the corners [K, 2] of the convex hull of points [N, 2], in order (Andrew's monotone chain)."""
+    unique = np.unique(_outer_points(points).round(4), axis=0)
+    if len(unique) < 2:
+        return unique
+    chains = []
+    for run in (unique.tolist(), unique[::-1].tolist()):
+        chain: list[list[float]] = []
+        for x, z in run:
+            while len(chain) > 1 and _cross(chain[-2], chain[-1], (x, z)) <= 0:
+                chain.pop()
+            chain.append([x, z])
+        chains += chain[:-1]
+    return np.array(chains).reshape(-1, 2)
+
+
+def _outer_points(points: np.ndarray) -> np.ndarray:
+    """Drop points [N, 2] that lie more than a millimetre inside the octagon of the outermost points."""
+    if len(points) < _FEW:
+        return points
+    angle = np.arange(8) * (np.pi / 4)
+    corners = points[(points @ np.array([np.cos(angle), np.sin(angle)])).argmax(axis=0)]
+    sides = np.roll(corners, -1, axis=0) - corners
+    length = np.hypot(*sides.T)
+    if not length.any():
+        return points[:1]
+    corners = corners[length > 0]
+    sides = sides[length > 0] / length[length > 0, None]
+    inward = np.array([-sides[:, 1], sides[:, 0]])
+    inside = (points @ inward > (corners * inward.T).sum(axis=1) + 0.001).all(axis=1)
+    return points[~inside]
+
+
+def _cross(a: Sequence[float], b: Sequence[float], c: Sequence[float]) -> float:
+    """Return a positive number if the path from a through b to c turns left."""
+    return (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])

@@ -355,6 +355,23 @@ class Memory(Mapping[str, np.ndarray]):
         return len(self._arrays)
 
 
+class MemoryRows(Memory):
+    """Some rows of a memory, copied when they are read.
+
+    Args:
+        memory: The memory.
+        rows: [M] int.
+    """
+
+    def __init__(self, memory: Memory, rows: np.ndarray) -> None:
+        super().__init__(memory)
+        self._rows = rows
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        """Return the rows of the array of a name."""
+        return super().__getitem__(name)[self._rows]
+
+
 def arrays_of(state: AgentState | EpisodeState | WorldState) -> dict[str, np.ndarray]:
     """Return every array of a state, by name."""
     return {field.name: getattr(state, field.name) for field in fields(state)}

@@ -128,6 +128,7 @@ def test_keywords_beside_a_protocol_take_the_place_of_its_own(make):
     card = env.protocol_card()
     assert set(card.changed) == {"camera", "sensors", "sensor_noise", "sliding"}
     assert card.changed["sliding"] == ("False", "True")
+    assert repr(card.settings["max_episode_steps"]) == "500"
     default = make(protocol="objectnav-hm3d-2022", max_episode_steps=500, sliding=False, sensors=("depth",))
     assert set(default.protocol_card().changed) == {"sensors"}, "a value that is the same is no change"
 

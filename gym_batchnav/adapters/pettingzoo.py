@@ -9,6 +9,7 @@ import gymnasium
 from gymnasium.vector import VectorEnv
 
 from gym_batchnav.adapters.world import Infos, OneWorld, Step
+from gym_batchnav.env.arguments import RESET_OPTIONS
 from gym_batchnav.system.extras import needs_extra
 
 with needs_extra("pettingzoo", "the adapter to PettingZoo"):
@@ -49,8 +50,9 @@ class PettingZooEnv(OneWorld, ParallelEnv):
         return self.action_spaces[agent]
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict[str, Any], Infos]:
-        """Begin an episode of the world, see ``OneWorld.begin``."""
-        return self.begin(seed, options)
+        """Begin an episode of the world, see ``OneWorld.begin``; as in PettingZoo, unknown options are ignored."""
+        known = {name: value for name, value in (options or {}).items() if name in RESET_OPTIONS}
+        return self.begin(seed, known)
 
     def step(self, actions: Mapping[str, Any]) -> Step:
         """Act with all agents that are left, see ``OneWorld.act``."""

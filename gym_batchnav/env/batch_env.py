@@ -374,7 +374,7 @@ class BatchNavEnv(BatchQueries, BatchAttributes, VectorEnv):
     def shortest_path_actions(self) -> np.ndarray:
         """Return the next actions, [N] int64 or as ``action_space`` states, of the greedy shortest-path follower."""
         self.check_ready("shortest_path_actions")
-        return self.simulator.shortest_path_actions(self.task.success_distance)
+        return self.simulator.shortest_path_actions(self.components.goal_radius)
 
     def pictures(self, indices: np.ndarray | None = None, size: int = 256, camera: str | None = None) -> np.ndarray:
         """Return the views of agents ``indices`` [M] (default: all) as RGB images [M, size, size, 3] uint8.

@@ -40,9 +40,7 @@ class Observer:
         """
         self._add_noise(state, images, rows)
         self._show(state, images, rows)
-        readings = self._components.observe(state)
-        if rows is not None:
-            readings = {name: values[rows] for name, values in readings.items()}
+        readings = self._components.observe(state, rows)
         observation = {**images, **{name: self._cameras.to_device(values) for name, values in readings.items()}}
         if not self._delays.timing:
             return observation

@@ -7,8 +7,10 @@ import json
 import platform
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
+from difflib import get_close_matches
 from functools import wraps
 from importlib.metadata import PackageNotFoundError, version
+from inspect import signature
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, ParamSpec
@@ -32,10 +34,18 @@ Arguments = ParamSpec("Arguments")
 
 
 def fills_in_protocol(initialize: Callable[Arguments, None]) -> Callable[Arguments, None]:
-    """Decorate a constructor: the keyword ``protocol`` brings further keywords, unless they are passed themselves."""
+    """Decorate a constructor: the keyword ``protocol`` brings further keywords, unless they are passed themselves.
+
+    The error of an unknown keyword names the one that it resembles.
+    """
+    known = tuple(signature(initialize).parameters)
 
     @wraps(initialize)
     def filled_in(*args: Arguments.args, **kwargs: Arguments.kwargs) -> None:
+        for name in kwargs.keys() - set(known):
+            close = get_close_matches(name, known, 1)
+            hint = f": did you mean {close[0]!r}?" if close else ""
+            raise TypeError(f"BatchNavEnv got an unexpected keyword argument {name!r}{hint}")
         protocol = kwargs.get("protocol")
         if protocol is None:
             initialize(*args, **kwargs)
@@ -175,7 +185,9 @@ def make_card(
         "seeds": _ranges(tuple(simulator.episodes.seed.tolist())),
     }
     renderer = f"{cameras.renderer.name} ({cameras.renderer.device})" if cameras.rig.groups else ""
-    return ProtocolCard(**facts, renderer=renderer, versions=_versions(), checksum=_digest(facts))
+    checksum = _digest(facts)
+    facts["settings"] = described(facts["settings"], _whole)
+    return ProtocolCard(**facts, renderer=renderer, versions=_versions(), checksum=checksum)
 
 
 def _values(settings: BatchSettings, components: Components) -> dict[str, Any]:
@@ -224,6 +236,11 @@ def _plain_leaf(value: Any) -> Any:
     if isinstance(value, (int, float, np.number)):
         return float(value)  # 90 and 90.0 are the same field of view
     return value if value is None or isinstance(value, str) else class_of(value)
+
+
+def _whole(value: Any) -> Any:
+    """Return a whole number as an int, and other values unchanged."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _versions() -> dict[str, str]:

@@ -221,7 +221,9 @@ class BatchSettings:
             ValueError: The actions or other keywords are for walking agents and the task is for flying ones, or vice
                 versa.
         """
-        check_flight(self.action_kind, sampler, self.rig().cameras.values(), self.noise is not None, self.geodesic)
+        rig = self.rig()
+        cameras = rig.cameras.values() if rig.keys else ()  # blind agents carry none
+        check_flight(self.action_kind, sampler, cameras, self.noise is not None, self.geodesic)
         return NavigationPreparer(
             settings=self.navmesh_settings,
             episode_file=None if self.episode_file is None else Path(self.episode_file),

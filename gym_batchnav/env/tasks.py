@@ -78,6 +78,11 @@ def make_rendezvous(num_envs: int = 2, **keywords: Any) -> BatchNavEnv:
     return _make(num_envs, _team_of(Rendezvous(), keywords), keywords)
 
 
+def refuse_single(**keywords: Any) -> gymnasium.Env:
+    """Raise ValueError: ``gymnasium.make`` makes environments of one agent, and this task has several."""
+    raise ValueError("this task has several agents: use gymnasium.make_vec, or an adapter to PettingZoo or RLlib")
+
+
 def _team_of(default: Tag | Rendezvous, keywords: dict[str, Any]) -> dict[str, Any]:
     """Return the defaults of a task for several agents: as many in a world as the task that will be used has."""
     protocol = keywords.get("protocol")

@@ -7,15 +7,16 @@ of any view point of any object of the category.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
 from gym_batchnav.episodes.episode_set import EpisodeSet
 from gym_batchnav.episodes.floors import floor_islands
 from gym_batchnav.episodes.sampling import SamplingRules
-from gym_batchnav.geometry import Camera, look_at
+from gym_batchnav.geometry import Camera, convex_hull, look_at
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.navmesh.agents import NavMeshAgents
 from gym_batchnav.navmesh.mesh import NavMesh
@@ -29,7 +30,6 @@ CATEGORIES = ("chair", "bed", "plant", "toilet", "tv", "sofa")
 
 _VIEW = Camera(width=32, height=32, hfov_deg=90.0)
 _VIEWS_AT_ONCE = 256
-_NUM_DIRECTIONS = 64  # in which the outline of an object is measured
 _BELOW_CENTRE = 1.0  # metres; candidates are searched on the floor nearest to this far below an object's centre
 _MAX_ROUNDS = 1000  # of tries to find starts
 _POINTS_TRIED = 1000  # random points, one of which must be a possible start for an object to be a goal
@@ -81,6 +81,7 @@ def find_instances(
     categories: Sequence[str],
     rules: ViewRules | None = None,
     islands: np.ndarray | None = None,
+    aliases: Mapping[str, str] = MappingProxyType({}),
 ) -> list[ObjectInstance]:
     """Return the objects of some categories that have view points, with these, ordered by category.
 
@@ -93,13 +94,14 @@ def find_instances(
         rules: The rules of view points.
         islands: [I] bool, the islands on which view points lie, see ``floor_islands``; None for all that are large
             enough for Habitat's generator.
+        aliases: Categories by those that the scene's objects have instead.
 
     Raises:
         RuntimeError: If Embree, which traces the rays, cannot run here.
     """
     rules = rules or ViewRules()
     numbers = {name: number for number, name in enumerate(categories)}
-    known = {one.category: number_of(one.category, numbers) for one in scene.objects}
+    known = {one.category: number_of(aliases.get(one.category, one.category), numbers) for one in scene.objects}
     wanted = [
         (number, object_id, one.name)
         for object_id, one in enumerate(scene.objects, 1)
@@ -169,13 +171,16 @@ def _candidates(
 
 
 def _outline_distance(vertices: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """Return the distance [M] of points [M, 2] to the convex hull of vertices [V, 2], 0 inside.
-
-    The distance to a convex set is the largest gap along any direction. With 64 directions it is at most 0.2% short.
-    """
-    angles = np.arange(_NUM_DIRECTIONS) * (2 * np.pi / _NUM_DIRECTIONS)
-    directions = np.stack([np.cos(angles), np.sin(angles)])
-    return np.maximum(0.0, (points @ directions - (vertices @ directions).max(axis=0)).max(axis=1))
+    """Return the distance [M] of points [M, 2] to the convex hull of vertices [V, 2], 0 inside."""
+    hull = convex_hull(vertices)
+    distance = np.full(len(points), np.inf)
+    inside = np.full(len(points), len(hull) > 2)
+    for corner, side in zip(hull, np.roll(hull, -1, axis=0) - hull, strict=True):
+        way = points - corner
+        share = np.clip(way @ side / max(side @ side, 1e-12), 0, 1)
+        distance = np.minimum(distance, np.linalg.norm(way - share[:, None] * side, axis=1))
+        inside &= side[0] * way[:, 1] >= side[1] * way[:, 0]
+    return np.where(inside, 0.0, distance)
 
 
 def sample_object_episodes(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
@@ -86,12 +86,14 @@ class ObjectEpisodes:
         per_instance: Whether the goal is one object, instead of any of its category.
         eye_height: Height of the camera above the navmesh from which objects must be seen, metres.
         floors: Where episodes end, see ``floor_islands``.
+        aliases: Categories by those that objects of scenes have instead; given as a dict, kept as sorted pairs.
     """
 
     categories: tuple[str, ...] = CATEGORIES
     per_instance: bool = False
     eye_height: float = 1.25
     floors: str = "main"
+    aliases: Mapping[str, str] | tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         """Raise ValueError unless there are categories, each once, and the other fields are valid."""
@@ -99,6 +101,7 @@ class ObjectEpisodes:
         fits = isinstance(names, tuple) and names and all(isinstance(name, str) and name for name in names)
         if not fits or len(set(names)) < len(names):
             raise ValueError(f"categories={names!r}: pass a tuple of different names, such as ('chair', 'bed')")
+        object.__setattr__(self, "aliases", sorted_aliases(self.aliases, names))
         check_flags(per_instance=self.per_instance)
         check_floors(self.floors)
         _ = self.view_rules  # checks the height
@@ -111,10 +114,37 @@ class ObjectEpisodes:
     def sample(self, scene: Scene, navmesh: NavMesh, num_episodes: int, rng: np.random.Generator) -> EpisodeSet:
         """Return episodes that lead to objects."""
         islands = floor_islands(scene, navmesh, self.floors)
-        instances = find_instances(scene, navmesh, self.categories, self.view_rules, islands)
+        instances = find_instances(scene, navmesh, self.categories, self.view_rules, islands, dict(self.aliases))
+        if not instances:
+            found = sorted({one.category for one in scene.objects})
+            shown = ", ".join(map(repr, found[:_SHOWN])) + (", ..." if len(found) > _SHOWN else "")
+            raise ValueError(
+                f"no object of the categories {', '.join(self.categories)} has view points in this scene, which has "
+                f"the categories {shown or 'none'}: pass some of them as categories=, or say what they are, such as "
+                f"aliases={{{(found or ['armchair_b'])[0]!r}: {self.categories[0]!r}}}"
+            )
         return sample_object_episodes(navmesh, instances, self.categories, num_episodes, rng, self.per_instance)
 
 
+def sorted_aliases(aliases: Any, categories: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Return aliases of categories as sorted pairs.
+
+    Raises:
+        ValueError: They are not texts, or lead to other categories.
+    """
+    try:
+        pairs = dict(aliases)
+    except (TypeError, ValueError):
+        pairs = {None: None}
+    if not all(isinstance(name, str) for name in pairs) or not set(pairs.values()) <= set(categories):
+        raise ValueError(
+            f"aliases={aliases!r}: pass a dict of names to categories= ({', '.join(categories)}), such as "
+            f"{{'armchair_b': {categories[0]!r}}}"
+        )
+    return tuple(sorted(pairs.items()))
+
+
+_SHOWN = 20  # categories of a scene in an error
 _KINDS: tuple[type[Any], ...] = (PointEpisodes, TourEpisodes, ObjectEpisodes, FlightEpisodes)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from gym_batchnav.geometry import convex_hull
 from gym_batchnav.homes.build import Solid
 from gym_batchnav.homes.cells import INNER_WALL
 from gym_batchnav.homes.layout import Piece
@@ -14,7 +15,6 @@ from gym_batchnav.homes.stairs import Stairs
 
 _STEPPED_OVER = 0.2  # metres: nothing between these heights leaves its floor free
 _WALKED_UNDER = 1.5
-_FEW = 100  # points whose hull is found as soon without leaving any out
 
 
 def free_space(plan: Plan, pieces: Sequence[Piece], solids: Sequence[Solid]) -> list[dict[str, object]]:
@@ -68,42 +68,4 @@ def _footprint(solid: Solid, matrix: np.ndarray) -> np.ndarray:
     used = np.zeros(len(solid.vertices), bool)
     used[solid.triangles[stops]] = True
     placed = solid.vertices[used] @ matrix[:3, :3].T + matrix[:3, 3]
-    return _convex_hull(placed[:, [0, 2]])
-
-
-def _convex_hull(points: np.ndarray) -> np.ndarray:
-    """Return the corners [K, 2] of the convex hull of points [N, 2], in order (Andrew's monotone chain)."""
-    unique = np.unique(_outer_points(points).round(4), axis=0)
-    if len(unique) < 2:
-        return unique
-    chains = []
-    for run in (unique.tolist(), unique[::-1].tolist()):
-        chain: list[list[float]] = []
-        for x, z in run:
-            while len(chain) > 1 and _cross(chain[-2], chain[-1], (x, z)) <= 0:
-                chain.pop()
-            chain.append([x, z])
-        chains += chain[:-1]
-    return np.array(chains).reshape(-1, 2)
-
-
-def _outer_points(points: np.ndarray) -> np.ndarray:
-    """Drop points [N, 2] that lie more than a millimetre inside the octagon of the outermost points."""
-    if len(points) < _FEW:
-        return points
-    angle = np.arange(8) * (np.pi / 4)
-    corners = points[(points @ np.array([np.cos(angle), np.sin(angle)])).argmax(axis=0)]
-    sides = np.roll(corners, -1, axis=0) - corners
-    length = np.hypot(*sides.T)
-    if not length.any():
-        return points[:1]
-    corners = corners[length > 0]
-    sides = sides[length > 0] / length[length > 0, None]
-    inward = np.array([-sides[:, 1], sides[:, 0]])
-    inside = (points @ inward > (corners * inward.T).sum(axis=1) + 0.001).all(axis=1)
-    return points[~inside]
-
-
-def _cross(a: Sequence[float], b: Sequence[float], c: Sequence[float]) -> float:
-    """Return a positive number if the path from a through b to c turns left."""
-    return (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])
+    return convex_hull(placed[:, [0, 2]])

@@ -270,12 +270,14 @@ class Task(Component, Protocol):
             measures of success, by tours of several goals, and by the shortest-path follower.
         sampler: The kind of episodes that are sampled for scenes without any: PointNav's by default. See
             ``EpisodeSampler`` for how to write your own.
+        has_goal: Whether agents are to go to the goals of their episodes, as the shortest-path follower does.
     """
 
     sensors: tuple[Sensor, ...] = ()
     measures: tuple[Measure, ...] = ()
     success_distance: float = 0.2
     sampler: EpisodeSampler = PointEpisodes()
+    has_goal: bool = True
 
     @abstractmethod
     def reward(self, state: TaskState, measures: Mapping[str, np.ndarray]) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import gymnasium
@@ -11,7 +12,7 @@ from gymnasium.vector.utils import batch_space
 
 from gym_batchnav.geometry import Camera
 from gym_batchnav.render.api import SENSOR_FORMATS
-from gym_batchnav.state import NUM_ACTIONS, locked
+from gym_batchnav.state import NUM_ACTIONS, MemoryRows, locked, rows_of
 from gym_batchnav.system.numbers import is_number
 from gym_batchnav.task.api import Component, Image, Measure, Sensor, Task, TaskState
 
@@ -98,6 +99,17 @@ class Components:
     def spaces(self) -> dict[str, gymnasium.Space]:
         """The space of one environment's reading of every sensor, by name."""
         return {name: sensor.space for name, sensor in self.sensors.items()}
+
+    @property
+    def goal_radius(self) -> float:
+        """The distance from the goal at which the shortest-path follower stops, metres.
+
+        Raises:
+            ValueError: Agents have no goal.
+        """
+        if not getattr(self.task, "has_goal", True):
+            raise ValueError(f"shortest_path_actions: agents of {_kind(self.task)} have no goal to go to")
+        return self.task.success_distance
 
     @property
     def picture_cameras(self) -> tuple[Camera, ...]:
@@ -239,12 +251,23 @@ class Components:
             self._readings[name] = locked(values) if _is_array(values) else values
         return self._readings[name]
 
-    def observe(self, state: TaskState) -> dict[str, np.ndarray]:
-        """Return the readings [N, ...] of all sensors by name, fresh arrays.
+    def observe(self, state: TaskState, rows: np.ndarray | None = None) -> dict[str, np.ndarray]:
+        """Return the readings [N, ...] of all sensors by name, fresh arrays; or those of the agents ``rows`` [M].
 
         Raises:
             ValueError: A reading has the wrong shape or dtype, or is outside its space; checked the first time only.
         """
+        if rows is not None and state.worlds is not None:  # whose rows depend on each other
+            return {name: values[rows] for name, values in self.observe(state).items()}
+        if rows is not None:
+            self._readings = {name: values[rows] for name, values in self._readings.items()}
+            state = replace(
+                state,
+                agents=rows_of(state.agents, rows),
+                episodes=rows_of(state.episodes, rows),
+                memory=MemoryRows(state.memory, rows),
+                reading=lambda name: self.reading(state, name),
+            )
         readings = {name: self.reading(state, name) for name in self.sensors}
         self._readings.clear()
         if self._is_first("observe"):

@@ -238,6 +238,7 @@ class Explore(Task):
     cell_reward: float = 0.25
 
     sensors = (GPS(), Compass())
+    has_goal = False
 
     def __post_init__(self) -> None:
         """Raise ValueError unless the size is positive and the reward is finite."""

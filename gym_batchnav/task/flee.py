@@ -74,6 +74,7 @@ class Flee(Task):
     geodesic: bool = True
 
     sensors = (GPS(), Compass())
+    has_goal = False
 
     def __post_init__(self) -> None:
         """Raise ValueError unless ``geodesic`` is a bool."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -134,6 +135,7 @@ class InstanceImageNav(GoalTask):
         camera: The camera of the goal picture, with its own lens, size and ``eye_height``; its angles, offset and
             jitter are not used.
         categories: Names of the categories of the objects; see ``ObjectNav``.
+        aliases: Other names of these categories in scenes; see ``ObjectNav``.
         success_distance: Geodesic metres to a view point of the object below which STOP succeeds.
         success_reward: Reward of a success.
         step_reward: Reward of every step.
@@ -144,12 +146,13 @@ class InstanceImageNav(GoalTask):
     success_distance: float = 0.1
     success_reward: float = 2.5
     step_reward: float = -0.01
+    aliases: Mapping[str, str] | tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         """Raise ValueError unless every field is valid."""
         GoalTask.__post_init__(self)
         _ = self.sensors  # checks the camera
-        _ = self.sampler  # checks the categories
+        object.__setattr__(self, "aliases", self.sampler.aliases)  # the sampler checks them and the categories
 
     @property
     def sensors(self) -> tuple[Sensor, ...]:  # type: ignore[override]  # a constant that depends on a field
@@ -159,4 +162,5 @@ class InstanceImageNav(GoalTask):
     @property
     def sampler(self) -> ObjectEpisodes:  # type: ignore[override]  # a constant that depends on fields
         """Samples the episodes."""
-        return ObjectEpisodes(self.categories, per_instance=True, eye_height=self.camera.eye_height)
+        height = self.camera.eye_height
+        return ObjectEpisodes(self.categories, per_instance=True, eye_height=height, aliases=self.aliases)

@@ -212,6 +212,8 @@ class Tag(Task):
     catch_reward: float = 5.0
     chase_reward: float = 0.2
 
+    has_goal = False
+
     def __post_init__(self) -> None:
         """Raise ValueError unless there are runners and chasers and all numbers are finite."""
         check_counts(num_agents=self.num_agents, num_runners=self.num_runners)
@@ -268,6 +270,8 @@ class Rendezvous(Task):
     meet_distance: float = 1.0
     meet_reward: float = 2.5
     step_reward: float = -0.01
+
+    has_goal = False
 
     def __post_init__(self) -> None:
         """Raise ValueError unless there are two agents or more and all numbers are finite."""

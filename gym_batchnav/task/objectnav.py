@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,6 +52,7 @@ class ObjectNav(GoalTask):
     Attributes:
         categories: Names of the categories, see ``Scene.objects``. Generated homes have those of
             ``homes.SEMANTIC_CLASSES``; without annotations, the category is an object's name without its number.
+        aliases: Categories by those that a scene's objects have instead: ``{"armchair_b": "chair"}``.
         success_distance: Geodesic metres to a view point below which STOP succeeds; Habitat's challenges use 0.1.
         success_reward: Reward of a success.
         step_reward: Reward of every step.
@@ -62,11 +64,12 @@ class ObjectNav(GoalTask):
     success_reward: float = 2.5
     step_reward: float = -0.01
     eye_height: float = 1.25
+    aliases: Mapping[str, str] | tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         """Raise ValueError unless every field is valid."""
         GoalTask.__post_init__(self)
-        _ = self.sampler  # checks the categories and the height
+        object.__setattr__(self, "aliases", self.sampler.aliases)  # the sampler checks all fields
 
     @property
     def sensors(self) -> tuple[Sensor, ...]:  # type: ignore[override]  # a constant that depends on a field
@@ -76,4 +79,4 @@ class ObjectNav(GoalTask):
     @property
     def sampler(self) -> ObjectEpisodes:  # type: ignore[override]  # a constant that depends on fields
         """Samples the episodes of scenes without an episode file."""
-        return ObjectEpisodes(self.categories, eye_height=self.eye_height)
+        return ObjectEpisodes(self.categories, eye_height=self.eye_height, aliases=self.aliases)

@@ -52,7 +52,6 @@ def test_pettingzoos_test_of_the_interface(make, keywords):
     env = make(**keywords)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warnings.filterwarnings("ignore", "reset options .* are ignored")  # it passes one of its own
         if isinstance(env.batch.settings.team.num_agents, tuple):  # then fewer than all may take part
             warnings.filterwarnings("ignore", "No agents present but not all possible_agents")
         parallel_api_test(env, num_cycles=60)

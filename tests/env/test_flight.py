@@ -198,6 +198,10 @@ def test_keywords_that_do_not_fit_are_refused(keywords, message, tmp_path):
         BatchNavEnv(1, scenes=ROOMS, cache_dir=tmp_path, **{**camera, **keywords})
 
 
+def test_blind_drones_need_no_camera(tmp_path):
+    BatchNavEnv(1, scenes=ROOMS, cache_dir=tmp_path, task=DroneNav(), actions="flight", sensors=()).close()
+
+
 @pytest.mark.slow
 def test_it_keeps_gymnasiums_contract(cache):
     def make():

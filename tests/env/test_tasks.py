@@ -40,6 +40,26 @@ def test_a_single_environment_equals_a_batch_of_one(name, tmp_path):
     batch.close()
 
 
+@pytest.mark.parametrize("name", ["Tag", "Rendezvous"])
+def test_a_task_of_several_agents_is_no_single_environment(name):
+    with pytest.raises(ValueError, match=r"has several agents: use gymnasium\.make_vec"):
+        gymnasium.make(f"BatchNav/{name}-v0")
+
+
+def test_a_task_without_a_goal_has_no_shortest_path(tmp_path):
+    keywords = {"scenes": [box_room()], "num_episodes": 10, "cache_dir": tmp_path, "sensors": ()}
+    env = gymnasium.make_vec("BatchNav/Flee-v0", num_envs=2, **keywords)
+    env.reset(seed=0)
+    with pytest.raises(ValueError, match="agents of Flee have no goal to go to"):
+        env.unwrapped.shortest_path_actions()
+    env.close()
+
+
+def test_a_misspelt_keyword_is_told_what_is_meant():
+    with pytest.raises(TypeError, match="'sensorz': did you mean 'sensors'"):
+        gymnasium.make_vec("BatchNav/PointNav-v0", num_envs=2, sensorz=())
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", IDS)
 def test_batches_keep_gymnasiums_contract(name, tmp_path):

@@ -9,12 +9,14 @@ from furnished import CATEGORIES, CRATES, TABLE, furnished
 from gym_batchnav.episodes.objects import (
     ObjectInstance,
     ViewRules,
+    _outline_distance,
     find_instances,
     sample_object_episodes,
 )
 from gym_batchnav.episodes.samplers import ObjectEpisodes, sampler_from_json, sampler_to_json
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.scene.objects import SceneObject
+from gym_batchnav.task.objectnav import ObjectNav
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +66,32 @@ def test_every_free_place_of_the_grid_is_a_view_point(instances, mesh):
     found = {tuple(np.round(point / 0.15)) for point in table.points[:, [0, 2]]}
     missing = [point for point in points[:, [0, 2]] if tuple(np.round(point / 0.15)) not in found]
     assert len(points) > 100 and len(missing) < 0.05 * len(points)  # at the edge of the navmesh
+
+
+@pytest.mark.parametrize("turn", [0.0, 0.05, 2.0])
+def test_the_distance_to_a_long_wall_is_exact(turn):
+    turned = np.array([[np.cos(turn), -np.sin(turn)], [np.sin(turn), np.cos(turn)]])
+    corners = np.array([[-4, -0.1], [4, -0.1], [4, 0.1], [-4, 0.1], [1, 0.05]])
+    points = np.random.default_rng(0).uniform(-6, 6, (2000, 2))
+    expected = np.linalg.norm(np.maximum(0, np.abs(points) - [4, 0.1]), axis=1)
+    np.testing.assert_allclose(_outline_distance(corners @ turned, points @ turned), expected, atol=2e-4)
+    line = corners[:2] @ turned
+    along = np.linalg.norm(points - np.clip(points, [-4, -0.1], [4, -0.1]), axis=1)
+    np.testing.assert_allclose(_outline_distance(line, points @ turned), along, atol=2e-4)
+
+
+def test_names_of_a_scene_can_be_those_of_categories(scene, mesh):
+    rng = np.random.default_rng(0)
+    with pytest.raises(ValueError, match=r"has the categories .*'crate'.*aliases=.*: 'chair'"):
+        ObjectEpisodes(("chair",)).sample(scene, mesh, 5, rng)
+    sampler = ObjectEpisodes(("chair", "sofa"), aliases={"crate": "chair"})
+    assert sampler_from_json(json.loads(json.dumps(sampler_to_json(sampler)))) == sampler
+    episodes = sampler.sample(scene, mesh, 5, rng)
+    assert episodes.categories == ("chair", "sofa") and (episodes.category == 0).all()
+    assert hash(ObjectNav(("chair",), aliases={"crate": "chair"}).sampler)
+    for wrong in ({"crate": "lamp"}, {1: "chair"}, "crate"):
+        with pytest.raises(ValueError, match="aliases="):
+            ObjectNav(("chair",), aliases=wrong)
 
 
 def test_walls_hide_objects(instances):

@@ -16,9 +16,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from rooms import names_of
 
+from gym_batchnav.geometry import convex_hull
 from gym_batchnav.homes import SEMANTIC_CLASSES, generate_apartment, semantic_class
 from gym_batchnav.homes.daylight import Daylight, clip
-from gym_batchnav.homes.free_space import _convex_hull
 from gym_batchnav.homes.plan import Plan, make_plan
 from gym_batchnav.homes.stairs import Stairs
 from gym_batchnav.navmesh.mesh import NavMesh
@@ -377,7 +377,7 @@ def test_sun_falls_where_a_ray_through_the_window_lands() -> None:
 def test_hull_of_many_points_reaches_as_far_as_they_do(seed: int, count: int, flat: float, turn: float) -> None:
     points = np.clip(np.random.default_rng(seed).normal(size=(count, 2)), -0.9, 1.2) * [1, flat]
     points = (points @ [[np.cos(turn), np.sin(turn)], [-np.sin(turn), np.cos(turn)]]).round(4)
-    hull = _convex_hull(points)
+    hull = convex_hull(points)
     assert {tuple(corner) for corner in hull.tolist()} <= {tuple(point) for point in points.tolist()}
     angle = np.linspace(0, 2 * np.pi, 100)
     directions = np.array([np.cos(angle), np.sin(angle)])
@@ -389,5 +389,5 @@ def test_clip_and_hull_of_squares() -> None:
     clipped = clip(square, (1, 1, 3, 3))
     assert {tuple(point) for point in clipped.tolist()} == {(1, 1), (2, 1), (2, 2), (1, 2)}
     assert len(clip(square, (5, 5, 6, 6))) == 0
-    hull = _convex_hull(np.concatenate([square, [[1.0, 1.0], [0.5, 1.5]]]))
+    hull = convex_hull(np.concatenate([square, [[1.0, 1.0], [0.5, 1.5]]]))
     assert sorted(map(tuple, hull.tolist())) == [(0, 0), (0, 2), (2, 0), (2, 2)]

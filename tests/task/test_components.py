@@ -227,6 +227,20 @@ class TestProtocol:
         for far in (np.pi, 101.0, -1e4):
             assert env.observation_space.contains(env.set_pose(env.agents.position, np.full(3, far)))
 
+    def test_last_observations_are_read_for_the_agents_whose_episodes_end(self, make):
+        sizes = []
+
+        class Once(GPS):
+            def observe(self, state):
+                assert (state.reading("trail")[:, 2] == state.agents.position).all()
+                sizes.append(state.num_envs)
+                return GPS.observe(self, state)
+
+        env = make(3, task=PointNav(), sensors=(Once(), Trail()), autoreset_mode="same_step")
+        env.reset(seed=0)
+        env.step(np.array([LEFT, STOP, FORWARD]))
+        assert sizes == [3, 1, 3]
+
     def test_readings_of_another_state_are_not_observed(self, make):
         env = make(2, task=PointNav(), sensors=(Compass(),))
         start = env.reset(seed=0)[0]["compass"]
