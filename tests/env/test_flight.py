@@ -198,8 +198,8 @@ def test_keywords_that_do_not_fit_are_refused(keywords, message, tmp_path):
         BatchNavEnv(1, scenes=ROOMS, cache_dir=tmp_path, **{**camera, **keywords})
 
 
-def test_blind_drones_need_no_camera(tmp_path):
-    BatchNavEnv(1, scenes=ROOMS, cache_dir=tmp_path, task=DroneNav(), actions="flight", sensors=()).close()
+def test_blind_drones_need_no_camera(make):
+    make(1, sensors=(), camera=Camera())
 
 
 @pytest.mark.slow
