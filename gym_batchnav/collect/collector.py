@@ -24,7 +24,7 @@ from gym_batchnav.collect.formats import make_format
 from gym_batchnav.collect.info import MAX_EPISODES, MAX_PER_SHARD, differences, plain, read_info, with_key, write_info
 from gym_batchnav.collect.policies import ChosenPolicy, choose_policy
 from gym_batchnav.collect.pool import WriterPool
-from gym_batchnav.collect.recorder import Finished, FrameBuffers, Recorder, is_big
+from gym_batchnav.collect.recorder import Finished, FrameBuffers, Recorder, is_big, is_big_row
 from gym_batchnav.collect.work import all_shards, in_groups
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.env.rig import CameraSpec
@@ -34,6 +34,7 @@ from gym_batchnav.geometry import Camera
 from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.library.sources import SceneSource, SceneSpec, scene_sources
 from gym_batchnav.protocols import protocol_of
+from gym_batchnav.system.limits import available_memory
 from gym_batchnav.system.numbers import check_counts
 from gym_batchnav.system.parts import Part
 from gym_batchnav.system.process import num_processors
@@ -45,6 +46,8 @@ _ONLY_SPEED = (
 )  # fmt: skip
 _OURS = ("num_envs", "autoreset_mode", "episode_order", "library", "obs_device", "reuse_buffers", "buffers",
          "resident_scenes", "deterministic_rotation", "rotate_every")  # fmt: skip
+
+_USUAL_FRAMES = 128  # of an episode, for the estimate of memory; longer ones may end a collection, which can be resumed
 
 Progress = Callable[[int, int], None]  # called with the number of further episodes and frames
 
@@ -130,7 +133,8 @@ def collect(
             its training.
 
     Raises:
-        ValueError: An argument is wrong, or the folder holds another collection.
+        ValueError: An argument is wrong, the folder holds another collection, or images need more memory than there
+            is; finished shards stay.
         MissingExtraError: The format or the policy needs packages that are not installed.
     """
     check_counts(episodes_per_scene=episodes_per_scene, episodes_per_shard=episodes_per_shard,
@@ -153,13 +157,15 @@ def collect(
     info = _info(sources, chosen, style, keywords, seed, episodes_per_scene, episodes_per_shard)
     style.check(info)
     root = Path(out)
-    prepare_folder(root)
-    with locked(root):
-        _agree(root, info)
     shards = all_shards(info)
     mine = part.of(shards)
     missing = [one for one in mine if not is_finished(root, one)]
-    run = _Run(root, style, info, chosen.agent, num_envs, workers or max(1, num_processors() // 4), progress)
+    workers = workers or max(1, num_processors() // 4)
+    _check_memory(info, missing, num_envs, workers, keywords.get("max_episode_steps", 500))
+    prepare_folder(root)
+    with locked(root):
+        _agree(root, info)
+    run = _Run(root, style, info, chosen.agent, num_envs, workers, progress)
     for group in in_groups(missing, scenes_at_once):
         run.collect(group, sources, keywords)
     with locked(root):  # of parts that end at the same time, the last one here finds all shards
@@ -210,7 +216,7 @@ class _Run:
         options = {"episode_order": "once", "episodes": _numbers(env, shards)}
         loop = EpisodeLoop(env, self.agent, seed=self.info.seed, options=options)
         spaces = {key: (one.shape[1:], one.dtype) for key, one in loop.observation.items() if is_big(one)}
-        buffers = FrameBuffers(spaces)
+        buffers = FrameBuffers(spaces, available_memory())
         recorder = Recorder(env, loop.observation, buffers)
         waiting = _Waiting(shards)
         cards = {one.name: asdict(one) for one in env.protocol_card().scenes}
@@ -256,6 +262,34 @@ class _Waiting:
             return []
         del self._episodes[shard.name], self.shards[shard.scene, shard.first]
         return [(shard, [there[number] for number in sorted(there)])]
+
+
+def _check_memory(
+    info: DatasetInfo, missing: Sequence[Shard], num_envs: int, workers: int, max_episode_steps: int
+) -> None:
+    """Raise ValueError unless memory has room for the images of as many usual episodes as are held at a time.
+
+    These are the ones that run, about as many that wait for others of their shards, and whole shards: one per writer,
+    one that waits for a writer, and one that is being filled.
+    """
+    available = available_memory()
+    if available is None:
+        return
+    big = [one for one in info.observation_space.values() if is_big_row(one.shape or (), one.dtype)]
+    frame = sum(int(np.prod(one.shape or ())) * np.dtype(one.dtype).itemsize for one in big)
+    episode = frame * min(max_episode_steps + 1, _USUAL_FRAMES)
+    total = sum(shard.count for shard in missing)
+    shards = min(total, info.episodes_per_shard * (workers + 2))
+    running = min(num_envs, total)
+    if (2 * running + shards) * episode <= available:
+        return
+    fits = (available // episode - shards) // 2
+    remedy = f"pass num_envs={fits} or less" if fits > 0 else "pass a smaller episodes_per_shard= and num_envs=1"
+    raise ValueError(
+        f"num_envs={num_envs}: the images of about {2 * running + shards} episodes are in memory at a time, "
+        f"{(2 * running + shards) * episode / 2**30:,.1f} GiB if episodes have {_USUAL_FRAMES} frames, but only "
+        f"{available / 2**30:,.1f} GiB are available: {remedy}, or a smaller size="
+    )
 
 
 def _keywords(

@@ -19,7 +19,7 @@ class WriterPool:
         num_waiting: Number of jobs that may wait for a thread.
     """
 
-    def __init__(self, num_workers: int, num_waiting: int = 2) -> None:
+    def __init__(self, num_workers: int, num_waiting: int = 1) -> None:
         self._threads = ThreadPoolExecutor(num_workers, "collect")
         self._places = Semaphore(num_workers + num_waiting)
         self._jobs: set[Future[Any]] = set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,23 +26,41 @@ class FrameBuffers:
 
     Args:
         spaces: Shape and dtype of one image, by sensor.
+        most: Bytes that the arrays may take; None for no limit.
     """
 
-    def __init__(self, spaces: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]]) -> None:
+    def __init__(self, spaces: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]], most: int | None = None) -> None:
         self._spaces = dict(spaces)
+        self._most = most
+        self._frame_bytes = sum(math.prod(shape) * dtype.itemsize for shape, dtype in self._spaces.values())
         self._free: dict[int, list[Frames]] = defaultdict(list)
         self._lock = Lock()
         self.nbytes = 0  # of all buffers, in use or not
 
     def take(self, num_frames: int) -> Frames:
-        """Return arrays for a power of two of frames, with anything in them."""
+        """Return arrays for a power of two of frames, with anything in them.
+
+        Raises:
+            ValueError: They would take more memory than allowed.
+        """
         with self._lock:
             if self._free[num_frames]:
                 return self._free[num_frames].pop()
-        frames = {key: np.empty((num_frames, *shape), dtype) for key, (shape, dtype) in self._spaces.items()}
-        with self._lock:
-            self.nbytes += sum(one.nbytes for one in frames.values())
-        return frames
+            self.nbytes += num_frames * self._frame_bytes
+            if self._most is not None and self.nbytes > self._most:
+                self._release()
+        return {key: np.empty((num_frames, *shape), dtype) for key, (shape, dtype) in self._spaces.items()}
+
+    def _release(self) -> None:
+        """Drop the arrays that are not in use; raise ValueError if the others take more memory than allowed."""
+        self.nbytes -= sum(size * len(free) for size, free in self._free.items()) * self._frame_bytes
+        self._free.clear()
+        if self._most is not None and self.nbytes > self._most:
+            raise ValueError(
+                f"the images of unfinished episodes take more than the {self._most / 2**30:.1f} GiB of memory that are "
+                "available: pass a smaller num_envs=, episodes_per_shard= or size=, and collect again; finished shards "
+                "are kept if the settings but num_envs= are the same"
+            )
 
     def give_back(self, frames: Frames) -> None:
         """Take back arrays that are not in use any more; any thread may call it."""

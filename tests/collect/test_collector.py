@@ -10,12 +10,14 @@ from rooms import box_room
 from gym_batchnav import BatchNavEnv, Camera
 from gym_batchnav.collect import webdataset, zarr_format
 from gym_batchnav.collect.api import SHARDS
-from gym_batchnav.collect.collector import _keywords, collect
+from gym_batchnav.collect.collector import _check_memory, _keywords, collect
 from gym_batchnav.collect.folder import finished_shards
 from gym_batchnav.collect.info import read_info
 from gym_batchnav.collect.merge import check_dataset, finish_dataset, merge_datasets
 from gym_batchnav.collect.policies import ChosenPolicy
 from gym_batchnav.collect.reading import read_episodes, replay
+from gym_batchnav.collect.recorder import FrameBuffers
+from gym_batchnav.collect.work import all_shards
 from gym_batchnav.protocols import protocol_of
 from gym_batchnav.scene.save import save_glb
 
@@ -220,6 +222,33 @@ def test_a_policy_that_sees_has_its_own_size():
     assert _keywords(chosen, ("rgb",), 32, {})["camera"] == Camera(32, 32)
     with pytest.raises(ValueError, match="reads images of 32 x 32 pixels, not of 64 x 64: leave out size="):
         _keywords(chosen, ("rgb",), 64, {})
+
+
+def test_memory_is_estimated_before_anything_runs(zarr_dataset, monkeypatch):
+    info = read_info(zarr_dataset)
+    episode = 24 * 20 * (3 + 4) * 26  # bytes of RGB and depth in 25 steps
+    shards = all_shards(info)
+    for room, says in (
+        (26 * episode, "num_envs=6"),
+        (14 * episode, None),
+        (5 * episode, "smaller episodes_per_shard="),
+    ):
+        monkeypatch.setenv("GYM_BATCHNAV_MEMORY", str(room))
+        if says is None:
+            _check_memory(info, shards, 2, 3, 25)
+            continue
+        with pytest.raises(ValueError, match=f"num_envs=64: .* available: pass .*{says}"):
+            _check_memory(info, shards * 20, 64, 5, 25)
+
+
+def test_images_take_no_more_memory_than_is_allowed():
+    buffers = FrameBuffers({"depth": ((8, 8, 1), np.dtype(np.float32))}, 3 * 64 * 256)
+    held = [buffers.take(64) for _ in range(2)]
+    buffers.give_back(held.pop())
+    held.append(buffers.take(128))  # in the place of the free one
+    assert buffers.nbytes == 3 * 64 * 256
+    with pytest.raises(ValueError, match="GiB of memory that are available: pass a smaller num_envs="):
+        buffers.take(64)
 
 
 def test_no_lock_stays(zarr_dataset):
