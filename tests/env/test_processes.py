@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 HERE = Path(__file__).parents[1]
-LEAVES_WITHIN = 20  # seconds; it takes one or two where nothing else runs, and took two minutes when it waited
+LEAVES_WITHIN = 300  # seconds; it takes one or two where nothing else runs, and what it must not wait for takes an hour
 
 FORKED = """
 import os, sys
@@ -42,7 +42,11 @@ sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
 @pytest.mark.parametrize("renderer", ["embree", pytest.param("opengl", marks=[pytest.mark.opengl, pytest.mark.slow])])
 def test_a_forked_child_is_told_to_spawn(renderer, tmp_path):
     program = textwrap.dedent(FORKED.format(tests=str(HERE), renderer=renderer, cache=str(tmp_path)))
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=240)
+    run = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+    )
     assert run.returncode == 0, run.stderr
 
 
@@ -73,7 +77,11 @@ if __name__ == "__main__":
 def test_spawned_children_work(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(textwrap.dedent(SPAWNED.format(tests=str(HERE), cache=str(tmp_path))))
-    run = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=240)
+    run = subprocess.run(
+        [sys.executable, program],
+        capture_output=True,
+        text=True,
+    )
     assert run.returncode == 0, run.stderr
 
 
@@ -95,7 +103,7 @@ for _ in range({steps}):
 @pytest.mark.parametrize("steps", [1, *(pytest.param(steps, marks=pytest.mark.long) for steps in (2, 20))])
 def test_a_program_may_end_while_a_scene_loads(steps, tmp_path):
     program = LEAVING.format(tests=str(HERE), cache=str(tmp_path), steps=steps)
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 
@@ -116,7 +124,7 @@ while not any(thread.name == "scene loader" for thread in threading.enumerate())
     env.step(np.ones(4, int))
 print("leaving", flush=True)
 if {interrupted}:
-    time.sleep(60)
+    time.sleep(3600)
 """
 
 
@@ -152,7 +160,7 @@ from gym_batchnav.scene.save import save_glb
 
 def never_ready(self, scene):
     print("preparing", flush=True)
-    time.sleep(600)
+    time.sleep(3600)
 
 NavigationPreparer.__call__ = never_ready
 save_glb(box_room(), {folder!r} + "/room.glb")

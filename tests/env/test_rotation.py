@@ -235,7 +235,7 @@ def test_a_scene_where_the_agent_cannot_stand_is_left_out(make):
         make(scenes=tiny, resident_scenes=None)
 
 
-@pytest.mark.slow
+@pytest.mark.long  # processes are killed at random moments
 def test_faults_in_10000_steps(make, tmp_path, monkeypatch):
     """Files vanish or are cut short, the process that prepares scenes is killed, then the disk fills up."""
     folder = tmp_path / "scenes"

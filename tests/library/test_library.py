@@ -123,20 +123,17 @@ def test_stepping_never_waits_for_the_loader() -> None:
 
     def slow(name: str) -> Scene:
         if threading.current_thread() is not threading.main_thread():
-            assert may_load.wait(30)
+            assert may_load.wait(600)
         return named(name)
 
     library = SceneLibrary(sources_of(3, slow), 1, rotate_every=1)
     agents = Agents(library)
-    agents.step(1000)  # would wait for half a minute
+    agents.step(1000)  # would wait for ten minutes
     assert library.stats()["swaps"] == 0
     may_load.set()
-    for _ in range(500):
+    while not library.stats()["swaps"]:
         agents.step()
-        if library.stats()["swaps"]:
-            break
         time.sleep(0.01)
-    assert library.stats()["swaps"] > 0
 
 
 def test_deterministic_rotation_does_not_depend_on_the_loader() -> None:
@@ -283,14 +280,14 @@ def test_a_preparer_that_comes_while_a_scene_loads_is_not_forgotten() -> None:
     def slow(name: str) -> Scene:
         if threading.current_thread() is not threading.main_thread():
             started.set()
-            assert may_load.wait(30)
+            assert may_load.wait(600)
         return named(name)
 
     library = SceneLibrary(sources_of(3, slow), 1, rotate_every=1, deterministic=True)
     early = library.add_preparer(lambda scene: "early")
     agents = Agents(library)
     library._request_next()
-    assert started.wait(30)
+    assert started.wait(600)
     late = library.add_preparer(lambda scene: "late")
     library.remove_preparer(early)
     may_load.set()

@@ -142,7 +142,7 @@ if sys.orig_argv[1:] == ["-m", "gym_batchnav.preparation.child"]:
                 file.write(str(os.getpriority(os.PRIO_PROCESS, __import__("threading").get_native_id())))
         if scene.name == "slow":
             open(scene.metadata["path"] + ".begun", "w").close()
-            time.sleep(60)
+            time.sleep(3600)
         if scene.name == "nap":
             time.sleep(2)
         if scene.name == "stale":
@@ -167,7 +167,7 @@ def odd(tmp_path, monkeypatch, preparer):
     worker.close()
 
 
-def wait_for(condition, seconds=60.0) -> None:
+def wait_for(condition, seconds=300.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "waited in vain"
@@ -326,7 +326,7 @@ def test_a_child_killed_in_the_middle_is_told(odd, tmp_path, end):
         odd._process.kill()
     else:
         odd.close()
-    thread.join(20)
+    thread.join()
     assert isinstance(caught[0], WorkerLost)
     wait_for(lambda: not psutil.pid_exists(pid))
     if end == "kill":
@@ -415,10 +415,7 @@ def test_the_child_ends_with_its_parent(odd, tmp_path):
     assert is_alive(child)
     parent.kill()  # without a chance to tidy up
     parent.communicate()
-    end = time.monotonic() + 10  # far sooner than its minute of work
-    while is_alive(child) and time.monotonic() < end:
-        time.sleep(0.02)
-    assert not is_alive(child)
+    wait_for(lambda: not is_alive(child))  # its work would take an hour
 
 
 def is_alive(process: psutil.Process) -> bool:

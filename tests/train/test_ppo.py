@@ -362,7 +362,7 @@ class TestTraining:
         for _ in range(2):
             assert ordered.iterate().losses == pytest.approx(plain.iterate().losses, rel=1e-3, abs=1e-5)
 
-    @pytest.mark.slow
+    @pytest.mark.long  # on another processor a rounding may choose another action, after which all differs
     @pytest.mark.timeout(900)
     @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
     def test_the_compiled_encoder_learns_the_same(self, make):

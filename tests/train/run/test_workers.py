@@ -161,7 +161,7 @@ def test_two_workers_learn_what_one_learns_in_all_their_environments(tmp_path):
         assert found["gathered"].tolist() == ["worker 0", "worker 1"] and found["broadcast"] == 0
 
 
-@pytest.mark.slow
+@pytest.mark.long  # the others must be quicker than its naps
 def test_the_rollout_of_a_straggler_is_cut_and_its_death_is_noticed(tmp_path):
     codes, found = run_workers(work_with_a_straggler, 3, tmp_path)
     assert codes == [0, 0, 7]
