@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -54,13 +55,19 @@ ONLY = {
 }
 
 
-def imports_of(module: str, lazy: bool = True) -> list[str]:
+def imports_of(module: str, lazy: bool = True) -> tuple[str, ...]:
     """Modules that a file imports by any means; without ``lazy`` only those imported when it is."""
     return imports_in((PACKAGE / module).read_text(), lazy)
 
 
-def imports_in(source: str, lazy: bool = True) -> list[str]:
-    tree = ast.parse(source)
+@cache
+def tree_of(source: str) -> ast.Module:
+    return ast.parse(source)
+
+
+@cache
+def imports_in(source: str, lazy: bool = True) -> tuple[str, ...]:
+    tree = tree_of(source)
     names = []
     computed = False
     for node in ast.walk(tree) if lazy else eager_nodes(tree):
@@ -75,7 +82,7 @@ def imports_in(source: str, lazy: bool = True) -> list[str]:
             computed |= not isinstance(given, ast.Constant)
     if computed:  # from some text in the file
         names += [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and type(node.value) is str]
-    return names
+    return tuple(names)
 
 
 SHOWS_ITSELF = "_repr_mimebundle_"  # the one method that may import from above, and only viz
@@ -83,9 +90,11 @@ SHOWS_ITSELF = "_repr_mimebundle_"  # the one method that may import from above,
 
 def imports_to_show(source: str) -> list[str]:
     """Imports from viz in methods that show their object, by statements alone."""
+    if SHOWS_ITSELF not in source:
+        return []
     methods = [
         method
-        for node in ast.walk(ast.parse(source))
+        for node in ast.walk(tree_of(source))
         if isinstance(node, ast.ClassDef)
         for method in node.body
         if isinstance(method, ast.FunctionDef) and method.name == SHOWS_ITSELF
@@ -96,7 +105,7 @@ def imports_to_show(source: str) -> list[str]:
 
 def imports_across_floors(source: str) -> list[str]:
     """Imports of a file, except those that show its objects."""
-    names = imports_in(source)
+    names = list(imports_in(source))
     for name in imports_to_show(source):
         names.remove(name)
     return names
@@ -187,7 +196,7 @@ def test_imports_are_seen_by_whatever_means(source, name):
 
 def test_only_what_runs_at_import_counts_as_eager():
     source = "import a\nif TYPE_CHECKING:\n    import b\nclass C:\n    import c\n    def f(self):\n        import d"
-    assert imports_in(source, lazy=False) == ["a", "c"]
+    assert imports_in(source, lazy=False) == ("a", "c")
 
 
 @pytest.mark.parametrize(
@@ -275,6 +284,17 @@ def test_the_command_line_starts_without_what_its_commands_need():
     assert not heavy & set(run.stdout.split())
 
 
+MAX_LINES = 80  # of the statements of a function: a screen
+
+
+def test_a_function_fits_a_screen():
+    for module in MODULES:
+        for node in ast.walk(tree_of((PACKAGE / module).read_text())):
+            if isinstance(node, ast.FunctionDef):
+                body = node.body[1:] if ast.get_docstring(node, clean=False) else node.body
+                assert not body or body[-1].end_lineno - body[0].lineno < MAX_LINES, f"{module}: {node.name}"
+
+
 def is_kernel(function: ast.AST) -> bool:
     return isinstance(function, ast.FunctionDef) and any(
         name in ast.unparse(decorator) for decorator in function.decorator_list for name in ("njit", "cfunc")
@@ -286,7 +306,7 @@ def inner_kernels() -> set[str]:
     return {
         f"gym_batchnav.{module.removesuffix('.py').replace('/', '.')}.{node.name}"
         for module in MODULES
-        for node in ast.parse((PACKAGE / module).read_text()).body
+        for node in tree_of((PACKAGE / module).read_text()).body
         if isinstance(node, ast.FunctionDef) and any("INNER" in ast.unparse(line) for line in node.decorator_list)
     }
 
@@ -319,7 +339,7 @@ def test_python_calls_no_kernel_without_a_wrapper():
         )
         if module not in modules and not mentions.search(text):
             continue
-        tree = ast.parse(text)
+        tree = tree_of(text)
         known = {node.name: f"{module}.{node.name}" for node in tree.body if isinstance(node, ast.FunctionDef)}
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom):

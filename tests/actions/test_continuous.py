@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from floors import floor_plan
 from gymnasium.wrappers import vector
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gym_batchnav import BatchNavEnv
@@ -40,7 +40,6 @@ def still(size):
 
 
 @given(linear=st.floats(0.05, 2), side=st.floats(-1, 1), angular=st.floats(-3, 3), heading=st.floats(-3, 3))
-@settings(max_examples=60, deadline=None)
 def test_velocities_are_integrated_exactly(linear, side, angular, heading):
     """The reference follows the velocities in 20,000 small steps."""
     stop = np.zeros(1, bool)
@@ -128,7 +127,6 @@ def test_one_long_try_step_does_jump():
 
 
 @given(a=unit, b=unit)
-@settings(max_examples=50, deadline=None)
 def test_velocities_have_their_units(a, b):
     kind = VelocityActions((-0.5, 1.5), (-20, 60), time_step=0.2, look_range_deg=(-9, 9), stop_component=True)
     commands = kind.decode(kind.validate(np.array([[a, b, 1, -1]]), 1))

@@ -63,7 +63,7 @@ TIMINGS = st.dictionaries(
 )
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(timing=TIMINGS, mode=st.sampled_from(["next_step", "same_step", "disabled"]), seed=st.integers(0, 99))
 def test_observations_are_those_of_the_past(library, tmp_path_factory, timing, mode, seed):
     keywords = {"library": library, "num_episodes": 20, "cache_dir": tmp_path_factory.mktemp("cache")}

@@ -109,7 +109,7 @@ def assert_equal_states(left, right):
     assert left.schedule == right.schedule and left.library == right.library
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(data=st.data())
 def test_branches_do_not_touch_each_other(branching, data):
     """A tree of states, each stepped from several times, against rollouts of its paths from the root."""

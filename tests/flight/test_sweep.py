@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rooms import box, box_room
 from soups import trimesh_distances
@@ -93,7 +93,6 @@ def soup(rng, count):
     return corners.astype(np.float32)
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**32), st.floats(-2, 2))
 def test_no_sphere_ever_enters_a_surface(seed, exponent):
     """Whatever the triangles and the velocity: at most 1 mm deep after each of many motions."""
@@ -109,7 +108,6 @@ def test_no_sphere_ever_enters_a_surface(seed, exponent):
         points = points.astype(np.float32).astype(np.float64)
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**32))
 def test_the_time_of_contact_is_that_of_small_steps(seed):
     rng = np.random.default_rng(seed)

@@ -337,7 +337,7 @@ def test_a_file_cut_short_anywhere_is_refused(tmp_path):
             load_scene(tmp_path / "cut.glb")
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     text=st.lists(
         st.sampled_from(["v", "vt", "f", "o", "g", "usemtl", "\n", " ", "1", "-1", "0", "1/1", "nan", "#", "\\\n"])

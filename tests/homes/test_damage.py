@@ -6,7 +6,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gym_batchnav.homes import generate_scene, undamaged_scene
@@ -109,7 +109,6 @@ def test_wrong_options_of_a_specification_are_named(option):
         scene_sources(f"procedural:0-9?{option}")
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.floats(0.2, 6.0), st.floats(0.2, 6.0), st.floats(0.15, 2.0))
 def test_refinement_keeps_the_surface_and_leaves_no_cracks(width, depth, longest):
     fine = refine(sheet(width, depth), longest)

@@ -11,7 +11,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -39,7 +39,6 @@ def test_what_is_stored_comes_back(tmp_path):
     assert len(list((tmp_path / "deep" / "folder").iterdir())) == 1
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     content=st.dictionaries(
         st.text(st.characters(codec="ascii", categories=("L", "N")), max_size=6)

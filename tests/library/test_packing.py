@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rooms import box_room
 
@@ -78,7 +78,6 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=40)
 @given(metadata=st.dictionaries(st.text(), values))
 def test_any_plain_metadata_come_back(metadata):
     scene = dataclasses.replace(box_room(), metadata=metadata)

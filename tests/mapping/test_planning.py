@@ -3,7 +3,7 @@
 import numba
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import dijkstra
@@ -67,7 +67,6 @@ def cost_by_scipy(cells, start, goal):
     return dijkstra(graph, indices=start[1] * SIDE + start[0])[goal[1] * SIDE + goal[0]]
 
 
-@settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), share=st.floats(0, 0.5))
 def test_a_plan_costs_what_dijkstras_costs_and_its_cells_are_neighbours(seed, share):
     random = np.random.default_rng(seed)

@@ -125,7 +125,7 @@ def test_a_file_without_settings_tells_the_agent(tmp_path):
     assert read_navmesh(tmp_path / "old.navmesh").settings == mesh.settings
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(length=st.integers(0, 10_000))
 def test_a_file_cut_short_is_refused(written, length):
     data = written.read_bytes()
@@ -141,7 +141,7 @@ def test_bytes_behind_the_last_tile_are_refused(written):
         read_navmesh(written)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(place=st.integers(0, 10_000), value=st.sampled_from([b"\xff", b"\0", b"\x7f", b"\xff" * 4, b"\xff\xff\xff\x7f"]))
 def test_a_damaged_file_is_refused_or_read_whole(written, place, value):
     data = bytearray(written.read_bytes())

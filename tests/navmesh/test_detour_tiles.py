@@ -197,7 +197,7 @@ def test_a_polygon_with_neighbours_without_end_is_refused(tmp_path):
         read_navmesh(written(tmp_path / "many.navmesh", *many))
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(place=st.integers(40, 3000), value=st.sampled_from([b"\xff", b"\0", b"\x7f", b"\xff" * 4, b"\0\0\x20\x41"]))
 def test_damaged_tiles_are_refused_or_read_whole(tmp_path, place, value):
     path = room_of_four_tiles(tmp_path / "room.navmesh")

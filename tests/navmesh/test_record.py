@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from floors import SCENES, floor_plan, mesh_of, scene_mesh
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gym_batchnav.navmesh import NavMesh
@@ -45,7 +45,6 @@ def test_a_square_is_accepted_wherever_float32_resolves_it() -> None:
         assert mesh_of(np.add(SQUARE, [shift, 0, -shift]).tolist(), [[0, 1, 2, 3]]).num_polygons == 1
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     points=st.lists(st.tuples(st.floats(-5, 5, width=32), st.floats(-5, 5, width=32)), min_size=3, max_size=6),
     cell=st.sampled_from([0.1, 0.37, 1.0]),

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rays import to_linear, to_srgb
 
@@ -57,7 +57,6 @@ def test_a_scene_without_textures_has_an_empty_pool():
     assert len(pool) == 0 and pool.flat.size == 0 and pool.levels[0].shape == (0, 256, 256, 4)
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.integers(1, 40), st.integers(1, 40), st.sampled_from([1, 4, 16]), st.integers(0, 2**32 - 1))
 def test_resizing_is_the_area_average_in_linear_light(height, width, size, seed):
     texture = np.random.default_rng(seed).integers(0, 256, (height, width, 4), dtype=np.uint8)

@@ -133,7 +133,6 @@ def inside_of(labels):
     return np.all(same, axis=0)
 
 
-@settings(max_examples=40, deadline=None)
 @given(turns, st.floats(0.5, 5))
 def test_depth_of_a_floor(draw, turn, height):
     view = views_at(np.array([[0.3, height, -0.2]]), rotation(turn)[None])[0]
@@ -144,7 +143,6 @@ def test_depth_of_a_floor(draw, turn, height):
     assert_depth(draw("floor", view)["depth"], np.where(hit, truth, np.inf), inside_of(hit))
 
 
-@settings(max_examples=40, deadline=None)
 @given(turns, places)
 def test_depth_of_a_room_from_inside(draw, turn, place):
     low, high = ROOM
@@ -154,7 +152,6 @@ def test_depth_of_a_room_from_inside(draw, turn, place):
     assert_depth(draw("room", view)["depth"], leave, inside_of(face))
 
 
-@settings(max_examples=40, deadline=None)
 @given(places, places, angles)
 def test_depth_of_a_box_from_outside(draw, place, aim, roll):
     view = rolled(around(place, 1.2, 4), 0.4 * np.array(aim), roll)
@@ -165,7 +162,7 @@ def test_depth_of_a_box_from_outside(draw, place, aim, roll):
     assert_depth(draw("crate", view)["depth"], truth, inside_of(np.where(hit, face, -1)))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(places, places, angles)
 def test_depth_of_a_sphere(draw, place, aim, roll):
     view = rolled(around(place, 1.6, 4), 0.5 * np.array(aim), roll)
@@ -182,7 +179,6 @@ def test_depth_of_a_sphere(draw, place, aim, roll):
     assert_depth(draw("sphere", view)["depth"], truth, sure)
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.sampled_from([-1, 1]), st.floats(1, 2), places, places, angles)
 def test_a_checkerboard_lands_where_perspective_puts_it(draw, side, distance, place, aim, roll):
     origin, right, up = (np.array(v, float) for v in (BOARD.origin, BOARD.right, BOARD.up))

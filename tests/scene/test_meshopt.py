@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from compressed import SEQUENCE, SQUARE_V0, SQUARE_V1, meshopt_extension, meshopt_square
 from glb import SQUARE, SQUARE_CORNERS
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gym_batchnav.scene.formats import gltf_document
@@ -72,7 +72,6 @@ def test_a_compressed_square_is_a_square(tmp_path, name, vertices):
 
 
 @given(st.integers(1, 2000), st.integers(1, 12), st.integers(0, 1), st.integers(0, 2**32 - 1))
-@settings(max_examples=30, deadline=None)
 def test_what_was_encoded_comes_back(count, words, version, seed):
     rng = np.random.default_rng(seed)
     values = np.cumsum(rng.integers(-3, 4, (count, words)), axis=0).astype(np.int32)

@@ -4,7 +4,7 @@ from collections import deque
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gym_batchnav.stream.memory import SampleMemory
@@ -26,7 +26,6 @@ def add(memory, numbers):
     memory.end(len(numbers))
 
 
-@settings(max_examples=50, deadline=None)
 @given(capacity=st.integers(1, 12), sizes=st.lists(st.integers(1, 12), min_size=1, max_size=10))
 def test_a_replay_holds_the_newest_samples(capacity, sizes):
     memory = memory_of(capacity)

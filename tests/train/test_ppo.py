@@ -6,7 +6,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rooms import box, box_room, scene_of
 
@@ -44,7 +44,6 @@ def advantages_one_by_one(rewards, values, begun, bootstraps, gamma, gae_lambda)
 
 
 class TestAdvantages:
-    @settings(max_examples=40, deadline=None)
     @given(seed=st.integers(0, 10**6), gamma=st.floats(0, 1), gae_lambda=st.floats(0, 1), share=st.floats(0, 1))
     def test_they_are_those_of_the_definition(self, seed, gamma, gae_lambda, share):
         rng = np.random.default_rng(seed)

@@ -4,7 +4,7 @@ import numba
 import numpy as np
 import pytest
 from floors import floor_plan
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gym_batchnav.navmesh.agents import NavMeshAgents
@@ -118,7 +118,6 @@ def overlap(points, radius):
     return np.maximum(0, -gap)
 
 
-@settings(deadline=None, max_examples=200)
 @given(places, st.randoms(use_true_random=False))
 def test_nothing_overlaps_more_than_before_and_order_does_not_matter(floor, given_places, random):
     values = np.array(given_places, np.float32)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from logs import make_log
 
@@ -104,7 +104,6 @@ def test_a_header_cannot_claim_more_than_the_file_has(tmp_path):
         WorldLog.load(path)
 
 
-@settings(max_examples=300, deadline=None)
 @given(data=st.data())
 def test_damaged_files_are_read_or_refused(tmp_path_factory, data):
     path = tmp_path_factory.getbasetemp() / "damaged.npz"

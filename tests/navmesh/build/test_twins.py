@@ -15,7 +15,6 @@ HEIGHT = 4
 SKY = 10**6
 STEPS = ((-1, 0), (0, 1), (1, 0), (0, -1))  # x and z of directions 0 to 3
 PLANS = arrays(np.bool_, (9, 11), elements=st.sampled_from([True, True, True, False]))
-quick = settings(max_examples=40, deadline=None)
 
 Span = tuple[int, int, bool]  # bottom, top, walkable
 
@@ -80,7 +79,6 @@ def twin_ledges(columns: list[list[Span]], climb: int) -> list[bool]:
     return found
 
 
-@quick
 @given(seed=st.integers(0, 2**32 - 1), climb=st.integers(0, 4))
 def test_span_filters_are_those_of_the_twins(seed: int, climb: int) -> None:
     spans = random_columns(seed)
@@ -92,7 +90,6 @@ def test_span_filters_are_those_of_the_twins(seed: int, climb: int) -> None:
     assert got.walkable.tolist() == twin_ledges(spans, climb)
 
 
-@quick
 @given(seed=st.integers(0, 2**32 - 1), height=st.integers(0, 6))
 def test_open_spans_are_those_with_room_above(seed: int, height: int) -> None:
     spans = random_columns(seed)
@@ -109,7 +106,6 @@ def test_open_spans_are_those_with_room_above(seed: int, height: int) -> None:
     np.testing.assert_array_equal(start, voxel.column_starts(column, WIDTH * DEPTH))
 
 
-@quick
 @given(links=arrays(np.int32, (12, 4), elements=st.integers(-1, 11)), kept=arrays(np.bool_, 12))
 def test_kept_spans_are_linked_as_before(links: np.ndarray, kept: np.ndarray) -> None:
     rows = np.flatnonzero(kept).tolist()
@@ -187,7 +183,7 @@ def twin_merge(
     return np.where(label > 0, np.searchsorted(alive, label) + 1, 0)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     lower=PLANS,
     upper=PLANS,
@@ -261,7 +257,6 @@ def doubled_area(ring: np.ndarray) -> int:
     return int((x * np.roll(z, -1) - np.roll(x, -1) * z).sum())
 
 
-@quick
 @given(plan=PLANS)
 def test_holes_are_joined_by_the_bridges_of_the_twin(plan: np.ndarray) -> None:
     plan[0] = plan[-1] = plan[:, 0] = plan[:, -1] = True  # so that the first outline is around all holes
@@ -322,7 +317,7 @@ def height_at(points: np.ndarray, triangles: np.ndarray, x: float, z: float) -> 
     raise AssertionError(f"no triangle at {x}, {z}")
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(heights=FLOORS, holes=arrays(np.bool_, (SIDE, SIDE), elements=st.sampled_from([False] * 5 + [True])))
 def test_detail_triangles_follow_the_floor_and_are_delaunays(heights: np.ndarray, holes: np.ndarray) -> None:
     """A square polygon has the bends of the twin at its edges, empty circumcircles, and misses no place by far."""

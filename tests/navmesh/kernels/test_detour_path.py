@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from detour_twin import twin_corridor, twin_length, twin_path
 from floors import SCENES, floor_plan, mesh_of, oracle, scene_mesh
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numba import njit
 
@@ -78,7 +78,6 @@ def test_detour_cannot_reach_other_islands(data_dir: Path) -> None:
     assert count > 4
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.integers(0, 2**32 - 1), st.integers(2, 9), st.sampled_from([0.0, 0.02, 0.2]))
 def test_like_the_twin(seed: int, size: int, jitter: float) -> None:
     mesh = rough_mesh(seed, size, jitter)
@@ -104,7 +103,6 @@ def corridor_between(ground: Ground, polygons: np.ndarray, points: np.ndarray) -
     return search.corridor[:length].copy()
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.2]), st.sampled_from([1.0, 50.0]))
 def test_corridors_are_those_of_the_twin(seed: int, jitter: float, widest: float) -> None:
     """Without jitter many nodes have equal totals, so that the order of the heap decides between corridors."""
@@ -119,7 +117,6 @@ def test_corridors_are_those_of_the_twin(seed: int, jitter: float, widest: float
             assert corridor_between(ground, polygons[k : k + 2], ends).tolist() == wanted
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.2]))
 def test_a_path_of_detour_is_a_path(seed: int, jitter: float) -> None:
     mesh = rough_mesh(seed, 7, jitter)

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from floors import SCENES, floor_plan, mesh_of, oracle, plan_distance, scene_mesh
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gym_batchnav.navmesh import NavMesh
@@ -136,7 +136,6 @@ def test_storeys_do_not_see_each_other() -> None:
     )  # chords cut below the bend of a slope
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.lists(st.text("000.", min_size=7, max_size=7), min_size=7, max_size=7), st.integers(0, 2**32 - 1))
 def test_drawn_plans_against_brute_force(rows: list[str], seed: int) -> None:
     rows[3] = "0000000"
@@ -147,7 +146,6 @@ def test_drawn_plans_against_brute_force(rows: list[str], seed: int) -> None:
     np.testing.assert_allclose(got, wanted, atol=1e-4)
 
 
-@settings(deadline=None, max_examples=30)
 @given(st.lists(st.text("000.", min_size=7, max_size=7), min_size=7, max_size=7), st.integers(0, 2**32 - 1))
 def test_it_is_a_metric(rows: list[str], seed: int) -> None:
     rows[3] = "0000000"

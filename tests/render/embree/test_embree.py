@@ -35,7 +35,7 @@ def soup(seed: int, count: int = 60) -> Scene:
     return dataclasses.replace(scene, materials=materials)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(0, 2**32 - 1), st.floats(0.3, 5), st.floats(30, 120))
 def test_the_floor_at_any_roll_and_pitch(seed, height, hfov):
     floor = scene_of(Quad((-4000, -height, 4000), (8000, 0, 0), (0, 0, -8000)))

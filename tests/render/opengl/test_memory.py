@@ -9,7 +9,7 @@ import moderngl
 import numpy as np
 import psutil
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from quads import Quad, checkerboard, scene_of, wall
 
@@ -172,7 +172,6 @@ def count_writes(monkeypatch):
     return written
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 60)), max_size=25))
 def test_a_heap_keeps_what_every_slot_holds(changes):
     context = shared_context()

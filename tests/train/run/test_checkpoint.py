@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -53,7 +53,6 @@ def assert_same(found, expected):
         assert found == expected
 
 
-@settings(max_examples=60, deadline=None)
 @given(state=STATES, about=st.dictionaries(st.text(max_size=4), PLAIN, max_size=3))
 def test_what_is_saved_comes_back(state, about, tmp_path_factory):
     path = tmp_path_factory.getbasetemp() / "round_trip.pt"
@@ -173,7 +172,6 @@ def data(tmp_path_factory):
 
 
 class TestDamage:
-    @settings(max_examples=150, deadline=None)
     @given(seed=st.integers(0, 10**6))
     def test_flipped_and_missing_bytes_are_noticed_or_harmless(self, data, tmp_path_factory, seed):
         rng = np.random.default_rng(seed)
