@@ -289,11 +289,21 @@ def opened(monkeypatch):
         env.close()
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if "```python" in page.read_text()], ids=name_of)
+QUICK = ("README.md", "docs/first_hour.md")  # the pages whose programs every run of the tests tries
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, id=name_of(page), marks=() if name_of(page) in QUICK else pytest.mark.slow)
+        for page in PAGES
+        if "```python" in page.read_text()
+    ],
+)
 def test_programs_run(page, users_files, opened):
     """Programs of a page run from top to bottom, like the cells of a notebook; sketches are left out.
 
-    So are those whose libraries are not installed. The test then ends as skipped, so that CI repeats it where they are.
+    So are those whose libraries are not installed. The test then ends as skipped, and says so.
     """
     names = {"gymnasium": gym_batchnav.gymnasium}
     programs = [text for language, text in BLOCK.findall(page.read_text()) if language == "python"]

@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 KIT = Path(__file__).parents[1] / "benchmarks" / "gpu"
+pytestmark = pytest.mark.slow
 STAGES = ["system", "cpu", "tests", "render", "step", "train", "peers", "profile"]
 
 
@@ -44,7 +45,6 @@ def run_stage(kit, folder, program, limit, small=True):
     return ended, [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
 
 
-@pytest.mark.slow
 def test_a_stage_that_is_cut_off_leaves_what_it_had_found(kit, tmp_path):
     program = "report.figure('speed', 7.0, 'frames/s', bar=5)\nprint('going on')\ntime.sleep(3600)"
     ended, (line,) = run_stage(kit, tmp_path, program, 4.0)
@@ -65,7 +65,6 @@ def wait_for_end(process):
         time.sleep(0.02)
 
 
-@pytest.mark.slow
 def test_a_stage_that_times_out_leaves_no_process_behind(kit, tmp_path):
     program = (
         "import subprocess\nchild = subprocess.Popen(['sleep', '3600'], start_new_session=True)\n"

@@ -22,7 +22,7 @@ from gym_batchnav.homes.plan import make_plan
 from gym_batchnav.homes.shell import build_shell, num_cells
 from gym_batchnav.scene.scene import Scene
 
-SEEDS = [0, 1, 2, *(pytest.param(seed, marks=pytest.mark.long) for seed in (3, 4, 5))]
+SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 6))]
 # What hangs on, stands on, lies under or belongs to other pieces.
 ATTACHED = ("rug", "bath_mat", "tiles", "kitchen_things", "chair", "office_chair", "radiator", "curtain", "tableware")
 
