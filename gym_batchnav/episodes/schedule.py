@@ -40,9 +40,7 @@ class EpisodeSchedule:
         self._sizes = np.asarray(num_episodes, np.int64)
         self._active = active
         self._offsets = np.concatenate([[0], np.cumsum(self._sizes)])
-        rows = np.concatenate([np.arange(size) for size in self._sizes])
-        slots = np.repeat(np.arange(len(self._sizes)), self._sizes)
-        self._all = np.lexsort((slots, rows))  # row 0 of every slot, then row 1, ...
+        self._all: np.ndarray | None = None
         if self._chosen is not None and self._chosen.size and self._chosen.max() >= self.total:
             self._chosen = None  # the scenes they were chosen for have left
 
@@ -102,7 +100,7 @@ class EpisodeSchedule:
             are 0.
         """
         if self.order == "once":
-            queue = self._all if self._chosen is None else self._chosen
+            queue = self._every_episode() if self._chosen is None else self._chosen
             left = queue[self._next : self._next + len(env)]
             self._next += len(left)
             slot, row = self.locate(np.concatenate([left, np.zeros(len(env) - len(left), np.int64)]))
@@ -110,6 +108,14 @@ class EpisodeSchedule:
         slot = self.slot(env, count)
         row = (keyed_uniform(seed, count, 0) * self._sizes[slot]).astype(np.int64)
         return slot, row, np.ones(len(env), bool)
+
+    def _every_episode(self) -> np.ndarray:
+        """Return the numbers of all episodes: row 0 of every slot, then row 1, ..."""
+        if self._all is None:
+            rows = np.concatenate([np.arange(size) for size in self._sizes])
+            slots = np.repeat(np.arange(len(self._sizes)), self._sizes)
+            self._all = np.lexsort((slots, rows))
+        return self._all
 
     def get_state(self) -> dict[str, Any]:
         """Return the state that ``set_state`` restores."""
