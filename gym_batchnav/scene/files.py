@@ -12,6 +12,7 @@ from urllib.parse import unquote
 
 MAX_FILE_BYTES = 2**32
 MAX_TEXT_BYTES = 2**29  # parsing text takes about ten times its size
+SHARED_SUFFIXES = (".xml", ".obj", ".stl", ".msh", ".png", ".jpg", ".jpeg")  # of files that scenes may share
 _MIN_STORE_PARTS = 3  # of the path of a folder with shared files, counting the root
 
 
@@ -56,15 +57,16 @@ class SceneNotFoundError(SceneError, FileNotFoundError):
 class SceneFiles:
     """A scene's main file and the files that it refers to.
 
-    References are followed only into the folder of the main file and the folders inside it. Absolute paths, ``..``, web
-    addresses and symbolic links out of that folder are errors. If the main file is a link, as in the caches of download
-    tools, the folder of its target is allowed as well.
+    References are followed only into the folder of the main file and the folders inside it. Absolute paths, web
+    addresses, ``..`` and symbolic links out of that folder are errors. If the main file is a link, as in the caches of
+    download tools, the folder of its target is allowed as well.
 
     Args:
         path: The scene's main file.
-        shared: A folder around the scene's own that several scenes share. References then may lead anywhere in it, with
-            ``..`` too, and through links that lie in its folder ``objects``, which installers make. Such a link may
-            lead to a folder for these files, but to none that holds the shared folder or the user's home.
+        shared: A folder around the scene's own that several scenes share. References may lead to files in it that end
+            in one of ``SHARED_SUFFIXES``, with ``..`` too.
+        links: A folder in the shared one whose links, which installers make, are followed. Such a link may lead to a
+            folder for these files, but to none that holds the shared folder or the user's home.
 
     Attributes:
         path: The scene's main file.
@@ -75,9 +77,10 @@ class SceneFiles:
         num_bytes: The size of all files read so far.
     """
 
-    def __init__(self, path: Path, shared: Path | None = None) -> None:
+    def __init__(self, path: Path, shared: Path | None = None, links: Path | None = None) -> None:
         self.path = path
         self._shared = shared
+        self._links = links
         self.warnings: list[str] = []
         self.to_warn: list[str] = []
         self.missing: list[str] = []
@@ -131,13 +134,11 @@ class SceneFiles:
         text = (unquote(uri) if quoted else uri).replace("\\", "/")
         relative = PurePosixPath(text if os.path.lexists(self.path.parent / text.replace("\0", "")) else text.strip())
         outside = relative.is_absolute() or ":" in str(relative) or "\0" in str(relative)
-        if ".." in relative.parts and not outside:
-            relative = self._straightened(relative)
+        if not outside and relative.parts:
+            relative = PurePosixPath(posixpath.normpath(relative.as_posix()))  # ``..`` only at its beginning
             outside = ".." in relative.parts and not self._is_shared(relative)
         if outside or not relative.parts:
-            raise ValueError(
-                f"it refers to {reprlib.repr(uri)}, which is not inside its folder: put the file next to the scene"
-            )
+            raise ValueError(f"it refers to {reprlib.repr(uri)}, which is not inside its folder: {self._remedy()}")
         path = self.path.parent / relative
         if any_case and not path.exists():
             self.digests[relative.as_posix()] = ""
@@ -147,23 +148,27 @@ class SceneFiles:
             raise ValueError(f"it refers to {uri!r}, a link out of its folder: put the file itself there")
         return path
 
-    def _straightened(self, relative: PurePosixPath) -> PurePosixPath:
-        """Return a path without ``..`` except at its beginning; as it is if there is no shared folder."""
-        return relative if self._shared is None else PurePosixPath(posixpath.normpath(relative.as_posix()))
-
     def _is_shared(self, relative: PurePosixPath) -> bool:
-        """Return whether a path that begins with ``..`` leads into the shared folder."""
+        """Return whether a path that begins with ``..`` leads to a file that scenes share."""
         path = Path(os.path.abspath(self.path.parent / relative))
-        return self._shared is not None and path.is_relative_to(self._shared)
+        inside = self._shared is not None and path.is_relative_to(self._shared)
+        return inside and path.suffix.lower() in SHARED_SUFFIXES
+
+    def _remedy(self) -> str:
+        if self._shared is None:
+            return "put the file next to the scene"
+        endings = ", ".join(SHARED_SUFFIXES)
+        return f"put the file there, or anywhere in '{self._shared}' if it ends in one of {endings}"
 
     def _homes(self) -> list[Path]:
         """Return the folders in which the targets of links may lie."""
         if self._allowed is None:
             self._allowed = [self.path.parent.resolve(), self.path.resolve().parent]
             if self._shared is not None:
-                objects = self._shared / "objects"
-                linked = [objects.resolve(), *(entry.resolve() for entry in sorted(objects.iterdir()))]
-                self._allowed += [self._shared.resolve(), *(one for one in linked if self._is_store(one))]
+                self._allowed.append(self._shared.resolve())
+            if self._links is not None:
+                linked = [self._links.resolve(), *(entry.resolve() for entry in sorted(self._links.iterdir()))]
+                self._allowed += [one for one in linked if self._is_store(one)]
         return self._allowed
 
     def _is_store(self, target: Path) -> bool:
@@ -182,6 +187,9 @@ class SceneFiles:
         for part in parts:
             if found is None or not found.is_dir():
                 return None
+            if part == "..":
+                found = found.parent
+                continue
             if found not in self._folders:
                 self._folders[found] = {entry.name.casefold(): entry for entry in sorted(found.iterdir())}
             found = self._folders[found].get(part.casefold())

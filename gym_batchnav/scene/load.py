@@ -12,7 +12,7 @@ from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.scene.builder import SceneBuilder
 from gym_batchnav.scene.files import MAX_FILE_BYTES, MAX_TEXT_BYTES, SceneError, SceneFiles, SceneNotFoundError
 from gym_batchnav.scene.formats.gltf import read_gltf
-from gym_batchnav.scene.formats.mjcf import read_mjcf, shared_folder
+from gym_batchnav.scene.formats.mjcf import model_files, read_mjcf
 from gym_batchnav.scene.formats.mjcf_xml import MAX_XML_BYTES, MJCF_SUFFIX
 from gym_batchnav.scene.formats.obj import read_obj
 from gym_batchnav.scene.formats.via_trimesh import read_with_trimesh
@@ -66,8 +66,9 @@ def load_scene(
     simplified only if ``max_triangles`` asks for it, each object and material by itself. ``Scene.unsimplified`` then
     loads the whole geometry, from which navmeshes are built.
 
-    The file is not trusted: its content is checked before use, its references are followed only inside its own folder,
-    and its size, textures and triangles are limited.
+    The file is not trusted: its content is checked before use, its references are followed only inside its own folder
+    (those of MuJoCo's XML to meshes, textures and models also in the folders beside it), and its size, textures and
+    triangles are limited.
 
     ``Scene.metadata`` holds ``up``, ``scale`` and ``origin``: a vertex of the file is rotated, scaled and then moved by
     -``origin``. With ``"auto"`` the first of these rules that applies decides:
@@ -118,7 +119,7 @@ def load_scene(
         raise SceneError(path, f"only glTF files hold several scenes: leave scene={scene!r} out")
     if not path.exists():
         raise SceneNotFoundError(path)
-    files = SceneFiles(path, shared_folder(path) if suffix == MJCF_SUFFIX else None)
+    files = model_files(path) if suffix == MJCF_SUFFIX else SceneFiles(path)
     report_stage(f"{path.name}: reading")
     try:
         if not files.main(_MAX_BYTES.get(suffix, MAX_FILE_BYTES)):

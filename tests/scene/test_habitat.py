@@ -192,8 +192,47 @@ def test_a_navmesh_is_taken_by_name_and_from_a_stage(folder):
     assert load(folder).navmesh is not None
 
 
+def test_templates_of_the_datasets_file_change_a_file_or_stand_alone(folder):
+    large = {"scale": [2, 2, 2], "units_to_meters": 0.5}
+    configs = [
+        {"original_file": "configs/stages/room.stage_config.json", "template_handle": "changed", "attributes": large},
+        {"template_handle": "new", "attributes": {"render_asset": "raw/bare.glb", "scale": [3, 1, 1]}},
+        {"original_file": "raw/bare.glb", "template_handle": "more/of_asset"},
+    ]
+    crates = [
+        {"template_handle": "box", "attributes": {"render_asset": "assets/crate.glb", "units_to_meters": 3}},
+        {"original_file": "configs/objects/crate.object_config.json", "attributes": {"scale": [1, 2, 1]}},
+    ]
+    save_glb(box_room(), folder / "raw/bare.glb")
+    dataset = {
+        **DATASET,
+        "stages": {**DATASET["stages"], "configs": configs},
+        "objects": {**DATASET["objects"], "configs": crates},
+    }
+    write(folder / "home.scene_dataset_config.json", dataset)
+    room = np.ptp(box_room().bounds, axis=0)
+    rows = [{"template_name": "box"}, {"template_name": "crate"}]
+    for template, factors in {"changed": 2, "new": [3, 1, 1], "more/of_asset": 1}.items():
+        write_instance(folder, rows, stage_instance={"template_name": template})
+        scene = load(folder)
+        stage = scene.triangles[scene.triangle_object <= len(scene.objects) - 2]
+        np.testing.assert_allclose(np.ptp(scene.vertices[stage], axis=(0, 1)), room * factors, rtol=1e-4)
+        box_bounds, crate_bounds = (bounds_of(scene, len(scene.objects) - back) for back in (1, 0))
+        np.testing.assert_allclose(np.ptp(box_bounds, axis=0), [1.2, 3.0, 0.6], atol=1e-5)
+        np.testing.assert_allclose(np.ptp(crate_bounds, axis=0), [0.4, 2.0, 0.2], atol=1e-5)
+
+
+def test_a_scene_scales_its_stage(folder):
+    stage = json.loads((folder / "configs/stages/room.stage_config.json").read_text())
+    write(folder / "configs/stages/room.stage_config.json", {**stage, "nav_asset": "../../navmeshes/walk.navmesh"})
+    scaled = {"template_name": "room", "uniform_scale": 2.0, "non_uniform_scale": [1, 2, 1]}
+    write_instance(folder, [], stage_instance=scaled)
+    scene = load(folder)
+    np.testing.assert_allclose(scene.bounds, box_room().bounds * [2, 4, 2], atol=1e-4)
+    assert scene.navmesh is None, "the stage's navmesh has its old size"
+
+
 def test_what_is_not_supported_is_left_out_with_a_warning(folder):
-    write(folder / "home.scene_dataset_config.json", {**DATASET, "objects": {**DATASET["objects"], "configs": [{}]}})
     more = {"articulated_object_instances": [{}], "stage_instance": {"template_name": "room", "translation": [1, 0, 0]}}
     write_instance(folder, [{"template_name": "crate"}], **more)
     stage = json.loads((folder / "configs/stages/room.stage_config.json").read_text())
@@ -201,7 +240,7 @@ def test_what_is_not_supported_is_left_out_with_a_warning(folder):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         scene = load(folder)
-    for said in ("configs", "articulated", "place of its stage", "origin"):
+    for said in ("articulated", "place of its stage", "origin"):
         assert any(said in sentence for sentence in scene.warnings)
         assert any(said in str(one.message) for one in caught)
 

@@ -60,6 +60,22 @@ def test_shapes_enclose_their_volume_with_their_fronts_outside(tmp_path, geom, e
     assert volume(scene) == pytest.approx(expected, rel=0.03)
 
 
+def test_a_shape_fitted_to_a_mesh_has_the_size_that_mujoco_gives_it(tmp_path):
+    vertices = " ".join(f"{x} {y} {z}" for x in (0, 2) for y in (0, 2) for z in (0, 2))
+    scene = load_scene(
+        write(tmp_path, model('<geom type="box" mesh="cube"/>', f'<mesh name="cube" vertex="{vertices}"/>'))
+    )
+    np.testing.assert_allclose(np.ptp(corners_of(scene), axis=0), 2, rtol=1e-3)
+
+
+def test_a_geom_that_collides_counts_in_the_inertia_of_its_body(tmp_path):
+    """MuJoCo refuses the inertia of tiny geoms that are far apart, if a body has nothing else."""
+    tiny = '<geom size="1e-4" contype="0" conaffinity="0" group="1"/>'
+    apart = tiny.replace("/>", ' pos="1 .3 2"/>')
+    scene = load_scene(write(tmp_path, model(f'<body name="b">{tiny}{apart}<geom type="box" size="1 1 1"/></body>')))
+    assert names_of(scene) == ("b",)
+
+
 def test_nested_bodies_turn_by_quaternions_and_by_angles_of_the_stated_unit_and_order(tmp_path):
     point = '<geom name="g" type="box" size=".001 .002 .003" pos="1 0 0"/>'
     half = np.sqrt(0.5)

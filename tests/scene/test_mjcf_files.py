@@ -27,22 +27,23 @@ ROOF = mjcf.HOUSE_OBJ
 @pytest.mark.parametrize(
     "assets",
     [
-        '<mesh name="m" file="../out.obj"/>',
+        '<mesh name="m" file="../../out.obj"/>',
         '<mesh name="m" file="/etc/passwd.obj"/>',
-        '<mesh name="m" file="..\\out.obj"/>',
+        '<mesh name="m" file="..\\..\\out.obj"/>',
         '<mesh name="m" file="C:/out.obj"/>',
         '<mesh name="m" file="link.obj"/>',
         '<hfield name="m" file="../out.bin" size="1 1 1 1"/>',
-        '<texture name="t" type="2d" file="../out.png"/><material name="x" texture="t"/>',
-        '<texture name="t" type="cube" fileup="../out.png"/><material name="x" texture="t"/>',
-        '<model name="s" file="../home.xml"/>',
-        '<include file="../part.xml"/>',
+        '<texture name="t" type="2d" file="../../out.png"/><material name="x" texture="t"/>',
+        '<texture name="t" type="cube" fileup="../../out.png"/><material name="x" texture="t"/>',
+        '<model name="s" file="../../home.xml"/>',
+        '<include file="../../part.xml"/>',
     ],
 )
 def test_files_outside_the_folder_are_refused(tmp_path, assets):
-    home = tmp_path / "home"
-    home.mkdir()
-    for name in ("out.obj", "part.xml", "out.png", "out.bin"):
+    home = tmp_path / "homes" / "home"
+    home.mkdir(parents=True)
+    (tmp_path / "homes" / "out.bin").write_bytes(ROOF)  # in the shared folder, but not of a kind that is shared
+    for name in ("out.obj", "part.xml", "out.png"):
         (tmp_path / name).write_bytes(ROOF)
     (home / "link.obj").symlink_to(tmp_path / "out.obj")
     path = write(home, model(BOX + '<geom size="1" material="x"/>' if "material" in assets else BOX, assets))
@@ -60,9 +61,35 @@ def test_folders_of_the_compiler_are_followed_and_checked(tmp_path, key):
     (tmp_path / "parts" / "roof.OBJ").write_bytes(ROOF)
     stripped = model(MESH, assets, f'<compiler {key}="parts" strippath="true"/>')
     assert "parts/roof.OBJ" in load_scene(write(tmp_path, stripped)).metadata["files"]
-    for folder in ("..", "/tmp", "parts/../.."):
+    for folder in ("../..", "/tmp", "parts/../../.."):
         with pytest.raises(SceneError, match="not inside its folder"):
             load_scene(write(tmp_path, model(MESH, assets, f'<compiler {key}="{folder}"/>')))
+
+
+def test_models_share_the_files_of_folders_beside_theirs(tmp_path):
+    wood = '<texture name="t" type="2d" file="grain/../../textures/wood.png"/><material name="wood" texture="t"/>'
+    arm = '<mujoco><asset><mesh name="m" file="../stls/roof.obj"/></asset></mujoco>'
+    files = {"parts/arm.xml": arm.encode(), "stls/roof.obj": ROOF, "models/home.xml": b""}
+    files["textures/wood.png"] = png(np.full((2, 2, 3), 9, np.uint8))
+    for name, data in files.items():
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_bytes(data)
+    xml = model(MESH.replace("/>", ' material="wood"/>'), wood).replace(
+        "<asset>", '<include file="../parts/arm.xml"/><asset>'
+    )
+    scene = load_scene(write(tmp_path / "models", xml))
+    assert len(scene.textures) == 1 and len(scene.triangles) == 6
+    assert {"../parts/arm.xml", "../stls/roof.obj", "../textures/wood.png"} < set(scene.metadata["files"])
+
+
+def test_the_users_home_is_not_shared_among_the_models_in_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "me"))
+    folder = tmp_path / "me" / "models"
+    folder.mkdir(parents=True)
+    (tmp_path / "me" / "out.obj").write_bytes(ROOF)
+    path = write(folder, model(MESH, '<mesh name="m" file="../out.obj"/>'))
+    with pytest.raises(SceneError, match="not inside its folder: put the file next to the scene"):
+        load_scene(path)
 
 
 def test_homes_in_molmospaces_layout_share_the_folder_of_their_objects(tmp_path):
@@ -129,6 +156,19 @@ HOSTILE = {
     "nothing": (model(""), "no triangles"),
     "includes itself": (model('<include file="home.xml"/>'), "includes 'home.xml' twice|begins with|no triangles"),
     "attaches itself": (model(BOX, '<model name="s" file="home.xml"/>'), "attaches itself"),
+    "attaches a body to twice as many": (
+        model(
+            f'<body name="b0">{BOX}</body>'
+            + "".join(
+                f'<body name="b{k}">'
+                + "".join(f'<attach body="b{k - 1}" prefix="p{k}{half}"/>' for half in "ab")
+                + "</body>"
+                for k in range(1, 30)
+            )
+        ),
+        "bodies and geoms, the limit is",
+    ),
+    "attaches what comes later": (model('<attach body="b" prefix="p"/><body name="b"/>'), "not defined before"),
     "many replicas": (model(f'<replicate count="1000000">{BOX}</replicate>'), "1,000,000 bodies and geoms"),
     "nested replicas": (
         model('<replicate count="1000">' * 3 + BOX + "</replicate>" * 3),
@@ -168,12 +208,27 @@ def test_hostile_models_are_refused_with_the_reason(tmp_path, case):
         load_scene(write(tmp_path, xml, short__msh=header, short__bin=header))
 
 
+def test_a_model_attaches_its_own_bodies_and_models_that_name_themselves(tmp_path):
+    chair = '<mujoco model="Chair"><worldbody><body name="seat"><geom size="1"/></body></worldbody></mujoco>'
+    (tmp_path / "chair.xml").write_text(chair)
+    world = '<body name="a"><geom size="1"/></body><frame pos="5 0 0"><attach body="a" prefix="copy_"/></frame>'
+    world += '<attach model="Chair" body="seat" prefix="x_"/>'
+    scene = load_scene(write(tmp_path, model(world, '<model file="chair.xml"/>')))
+    assert names_of(scene) == ("a", "copy_a", "x_seat")
+
+
 def test_plugins_soft_bodies_and_physics_are_left_out(tmp_path):
     rest = """<extension><plugin plugin="mujoco.elasticity.cable"/></extension>
       <actuator><motor joint="no_such_joint"/></actuator><deformable><skin name="s" file="../skin.skn"/></deformable>"""
     scene = load_scene(write(tmp_path, model(BOX).replace("</mujoco>", rest + "</mujoco>")))
     assert names_of(scene) == ("box",)
     assert "Soft bodies and plugins were left out: 1 <plugin>, 1 <skin>" in scene.warnings
+
+
+def test_signed_distance_fields_are_left_out(tmp_path):
+    mesh = '<mesh name="bowl"><plugin instance="bowl"/></mesh>'
+    field = '<geom type="sdf" mesh="bowl"><plugin instance="bowl"/></geom>'
+    assert names_of(load_scene(write(tmp_path, model(BOX + field, mesh)))) == ("box",)
 
 
 def test_the_compiler_gets_no_path_of_the_file(tmp_path):

@@ -24,17 +24,23 @@ _UNSET = np.array([0.5, 0.5, 0.5, 1.0], np.float32)  # a geom's colour if it has
 _COVERED = 0.02  # metres by which a shape for collisions may exceed what is seen of its body
 _EMPTY_EXTENT = 5.0  # metres, half the size of an infinite plane in a scene with nothing else
 _LOWERED = 0.001  # metres, of infinite planes: floors are often drawn at the same height
+_MIN_SHARED_PARTS = 3  # of the path of a folder that models share, counting the root
 _ID = re.compile(r"\d+|(?=.*\d)[0-9a-fA-F]{6,}")  # numbers and hexadecimal digests in names
 
 
-def shared_folder(path: Path) -> Path | None:
-    """Return the folder that homes share with their assets in MolmoSpaces' layout; None in other layouts.
+def model_files(path: Path) -> SceneFiles:
+    """Return the files of a model, which may share meshes, textures and other models with those in folders beside it.
 
-    There a home is ``ROOT/scenes/DATASET/HOME.xml``, and its textures and furniture lie in ``ROOT/objects``.
+    The folder around the model's own is shared, unless it holds the user's home or is one of the system's, as ``/tmp``.
+    In MolmoSpaces' layout, where a home is ``ROOT/scenes/DATASET/HOME.xml``, it is ``ROOT``, and links in
+    ``ROOT/objects`` are followed.
     """
-    scenes = Path(path).absolute().parent.parent
-    root = scenes.parent
-    return root if scenes.name == "scenes" and (root / "objects").is_dir() else None
+    around = Path(path).absolute().parent.parent
+    root = around.parent
+    if around.name == "scenes" and (root / "objects").is_dir():
+        return SceneFiles(path, root, root / "objects")
+    holds_home = Path.home().resolve().is_relative_to(around.resolve())
+    return SceneFiles(path, None if holds_home or len(around.resolve().parts) < _MIN_SHARED_PARTS else around)
 
 
 def category_of(name: str) -> str:

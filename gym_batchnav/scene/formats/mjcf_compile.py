@@ -28,7 +28,6 @@ from gym_batchnav.system.process import is_frozen
 
 _MUJOCO = OptionalPackage("mujoco", "the package mujoco", "mujoco")
 MAX_NAME = 200  # characters
-_COLLIDES = 1 << 20  # added to the group of a geom that collides, to find it in the compiled model
 _FREE_SECONDS = 60.0
 _SECONDS_PER_BYTE = 2e-6
 _FREE_BYTES = 2**32
@@ -153,12 +152,14 @@ def _compiled(xml: str, assets: dict[str, bytes]) -> dict[str, np.ndarray]:
     mujoco: Any = importlib.import_module("mujoco")
     models = {name: data for name, data in assets.items() if name.endswith(".xml")}
     spec = mujoco.MjSpec.from_string(xml, include=models, assets=assets)
+    kinds = mujoco.mjtGeom
+    fitted = {geom.meshname for geom in spec.geoms if geom.type not in (kinds.mjGEOM_MESH, kinds.mjGEOM_SDF)}
     for mesh in spec.meshes:
-        mesh.inertia = mujoco.mjtMeshInertia.mjMESH_INERTIA_SHELL  # needs no volume
+        if mesh.name not in fitted:  # the size of a fitted primitive follows from the inertia
+            mesh.inertia = mujoco.mjtMeshInertia.mjMESH_INERTIA_SHELL  # needs no volume
     for geom in spec.geoms:
-        if geom.contype or geom.conaffinity:
-            geom.group += _COLLIDES
-            geom.contype = geom.conaffinity = 0  # no convex hull is made
+        geom.priority = int(bool(geom.contype or geom.conaffinity))  # only to find it in the compiled model
+        geom.contype = geom.conaffinity = 0  # no convex hull is made
     model = spec.compile()
     data = mujoco.MjData(model)
     mujoco.mj_kinematics(model, data)
@@ -167,22 +168,28 @@ def _compiled(xml: str, assets: dict[str, bytes]) -> dict[str, np.ndarray]:
 
 def _arrays(mujoco: Any, model: Any, data: Any) -> dict[str, np.ndarray]:
     copied = [
-        *("geom_type", "geom_bodyid", "geom_dataid", "geom_matid", "geom_rgba", "geom_size", "body_parentid"),
-        *("mat_rgba", "mat_texrepeat", "mat_texuniform", "tex_type", "tex_height", "tex_width", "tex_nchannel"),
+        *("geom_type", "geom_bodyid", "geom_dataid", "geom_matid", "geom_rgba", "geom_size", "geom_group"),
+        *(
+            "body_parentid",
+            "mat_rgba",
+            "mat_texrepeat",
+            "mat_texuniform",
+            "tex_type",
+            "tex_height",
+            "tex_width",
+            "tex_nchannel",
+        ),
         *("tex_adr", "tex_data", "mesh_vert", "mesh_vertadr", "mesh_vertnum", "mesh_face", "mesh_faceadr"),
         *("mesh_facenum", "mesh_texcoord", "mesh_texcoordadr", "mesh_texcoordnum", "mesh_facetexcoord"),
         *("hfield_adr", "hfield_data", "hfield_ncol", "hfield_nrow", "hfield_size"),
     ]
     arrays = {name: np.asarray(getattr(model, name)) for name in copied}
-    group = np.asarray(model.geom_group)
-    collides = group > _COLLIDES // 2
     roles = mujoco.mjtTextureRole
     colour = model.mat_texid[:, [int(roles.mjTEXROLE_RGB), int(roles.mjTEXROLE_RGBA)]]
     named = {"geom": model.ngeom, "body": model.nbody, "tex": model.ntex}
     return {
         **arrays,
-        "geom_group": np.where(collides, group - _COLLIDES, group),
-        "geom_collides": collides,
+        "geom_collides": np.asarray(model.geom_priority) > 0,
         "geom_xpos": np.array(data.geom_xpos),
         "geom_xmat": np.array(data.geom_xmat).reshape(-1, 3, 3),
         "mat_texid": colour.max(axis=1, initial=-1),

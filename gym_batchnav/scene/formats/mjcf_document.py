@@ -7,6 +7,7 @@ name of our own under which the compiler finds it in memory.
 
 from __future__ import annotations
 
+import posixpath
 import struct
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
@@ -48,7 +49,7 @@ _ATTRIBUTES = {
     ),
     "mesh": (
         *("name", "class", "vertex", "normal", "texcoord", "face", "refpos", "refquat", "scale", "smoothnormal"),
-        *("builtin", "params", "material"),
+        *("builtin", "params", "material", "inertia"),
     ),
     "hfield": ("name", "nrow", "ncol", "elevation", "size"),
     "texture": (
@@ -61,6 +62,7 @@ _ATTRIBUTES = {
     "compiler": ("angle", "eulerseq", "coordinate", "fitaabb"),
 }
 _MESH_TYPES = {"model/obj": ".obj", "model/stl": ".stl", "model/vnd.mujoco.msh": ".msh"}
+_UNNAMED = "MuJoCo Model"  # the name that MuJoCo gives to a model without one
 _LEFT_OUT = ("skin", "flex", "flexcomp", "composite", "plugin")
 
 
@@ -101,7 +103,7 @@ def read_document(files: SceneFiles) -> Document:
         ValueError: If a file is not as it should be, lies outside the scene's folder, or is too large.
     """
     reader = _Reader(files)
-    reader.document.xml, _ = reader.model("", ())
+    reader.document.xml, _, _ = reader.model("", ())
     return reader.document
 
 
@@ -112,26 +114,26 @@ class _Reader:
         self.document = Document()
         self._files = files
         self._names: dict[tuple[str, str], str] = {}  # names in memory by path and ending
-        self._models: dict[str, tuple[str, _Size]] = {}
+        self._models: dict[str, tuple[str, _Size, str]] = {}
         self._num_pixels = 0
         self._num_generated = 0
 
-    def model(self, path: str, parents: tuple[str, ...]) -> tuple[bytes, _Size]:
-        """Return the cleaned XML of a model and what one use of it takes; ``parents`` are those that attach it."""
+    def model(self, path: str, parents: tuple[str, ...]) -> tuple[bytes, _Size, str]:
+        """Return a model's cleaned XML, the size of one use, and its name; ``parents`` are those that attach it."""
         if path in parents or len(parents) > MAX_ATTACH_DEPTH:
             raise ValueError(f"'{path[:200]}' attaches itself, or models nest too deeply: attach fewer of them")
         one = _Model(self, read_xml(self._files, path), PurePosixPath(path).parent, (*parents, path))
         return one.cleaned()
 
-    def attached(self, path: str, parents: tuple[str, ...]) -> tuple[str, _Size]:
-        """Return the name in memory of a model to attach, and what one use of it takes."""
+    def attached(self, path: str, parents: tuple[str, ...]) -> tuple[str, _Size, str]:
+        """Return the name in memory of a model to attach, what one use of it takes, and its own name."""
         if path not in self._models:
-            xml, size = self.model(path, parents)
+            xml, size, own_name = self.model(path, parents)
             if len(self._models) == MAX_MODELS:
                 raise ValueError(f"it attaches more than {MAX_MODELS} models: join some of them")
             name = f"model{len(self._models)}.xml"
             self.document.assets[name] = xml
-            self._models[path] = name, size
+            self._models[path] = name, size, own_name
         return self._models[path]
 
     def file(self, path: str, ending: str) -> tuple[str, bytes]:
@@ -178,11 +180,14 @@ class _Model:
         self._strips_paths = stated.get("strippath") == "true"
         self._texture_names: dict[str, str] = {}
         self._sizes: dict[str, _Size] = {}  # of models to attach, by name
+        self._bodies: dict[str, _Size] = {}  # of bodies of this model, which it may attach to itself
+        self._fields: set[str] = set()  # meshes that plugins make of signed distance fields
         self._num_bytes = 0
 
-    def cleaned(self) -> tuple[bytes, _Size]:
-        """Return the XML and what one use of the model takes."""
-        cleaned = Element("mujoco", {"model": self._root.get("model", "scene")})
+    def cleaned(self) -> tuple[bytes, _Size, str]:
+        """Return the XML, what one use of the model takes, and the model's name."""
+        name = self._root.get("model", _UNNAMED)
+        cleaned = Element("mujoco", {"model": name})
         sections = [child for child in self._root if child.tag in ("compiler", "default", "asset", "worldbody")]
         for element in self._root.iter():
             if element.tag in _LEFT_OUT:
@@ -200,9 +205,11 @@ class _Model:
             )
         if size.num_bytes - self._num_bytes > MAX_ATTACHED_BYTES:
             raise ValueError(f"it attaches models of more than {MAX_ATTACHED_BYTES:,} bytes: attach fewer of them")
-        return tostring(cleaned, "utf-8"), size
+        return tostring(cleaned, "utf-8"), size, name
 
     def _copy(self, element: Element, parent: Element) -> None:
+        if self._is_field(element):
+            return
         kept = {name: element.get(name, "") for name in _ATTRIBUTES.get(element.tag, ()) if name in element.attrib}
         in_default = parent.tag == "default"
         copy = SubElement(parent, element.tag, kept)
@@ -220,6 +227,16 @@ class _Model:
             if child.tag in _CHILDREN.get(element.tag, ()):
                 self._copy(child, copy)
 
+    def _is_field(self, element: Element) -> bool:
+        """Return whether an element is a signed distance field, which has no triangles, or a mesh made of one."""
+        if element.tag == "geom":
+            return element.get("type") == "sdf" or element.get("mesh") in self._fields
+        has_data = {"file", "vertex", "builtin"} & set(element.attrib)
+        if element.tag != "mesh" or has_data or element.find("plugin") is None:
+            return False
+        self._fields.add(element.get("name", ""))
+        return True
+
     def _path(self, file: str, folder: str) -> str:
         """Return a file's path relative to the scene's folder, as the compiler would resolve it."""
         file = file.replace("\\", "/")
@@ -228,7 +245,7 @@ class _Model:
             file = file.rpartition("/")[2]
         if file.startswith("/"):
             return file  # the check of paths refuses it
-        return (self._folder / folder / file).as_posix()
+        return posixpath.normpath(self._folder / folder / file)
 
     def _mesh(self, element: Element, copy: Element) -> None:
         if "builtin" in element.attrib:
@@ -307,18 +324,18 @@ class _Model:
 
     def _attachable(self, element: Element, copy: Element) -> None:
         path = self._path(element.get("file", ""), "")
-        name, size = self._reader.attached(path, self._parents)
-        copy.set("file", name)
-        if "name" in element.attrib:
-            self._sizes[element.attrib["name"]] = size
-        else:  # it is named by the model itself
-            raise ValueError(f"the model '{path[:200]}' has no name where it is listed: add name= to its element")
+        file, size, own_name = self._reader.attached(path, self._parents)
+        copy.set("file", file)
+        self._sizes[element.get("name", own_name)] = size
 
     def _size(self, element: Element) -> _Size:
         """Count what an element places, with replicas and attached models."""
         total = _Size(int(element.tag in ("body", "geom")))
         if element.tag == "attach":
-            size = self._sizes.get(element.get("model", ""), _Size())
+            known = self._sizes if "model" in element.attrib else self._bodies
+            size = known.get(element.get("model", element.get("body", "")))
+            if size is None:
+                raise ValueError(f"it attaches {dict(element.attrib)}, which is not defined before: define it")
             return _Size(size.placed, size.num_bytes)
         for child in element:
             size = self._size(child)
@@ -328,6 +345,8 @@ class _Model:
             count = _whole(element, "count")
             total.placed *= count
             total.num_bytes *= count
+        if element.tag == "body" and "name" in element.attrib:
+            self._bodies[element.attrib["name"]] = total
         return total
 
 

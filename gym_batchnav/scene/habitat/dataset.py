@@ -3,6 +3,8 @@
 All files lie in the folder of ``X.scene_dataset_config.json``, of which these keys are read:
 
 - ``stages``, ``objects``, ``scene_instances``: ``paths`` (folders or patterns, by ending) and ``default_attributes``;
+  of stages and objects also ``configs`` (templates in the dataset's file: ``attributes`` with a ``template_handle``, or
+  an ``original_file`` that they change);
 - ``navmesh_instances``: navmeshes by name.
 
 Keys of a stage or an object (``NAME.stage_config.json``, ``NAME.object_config.json``, or the asset itself):
@@ -10,7 +12,8 @@ Keys of a stage or an object (``NAME.stage_config.json``, ``NAME.object_config.j
 ``semantic_descriptor_filename``, ``semantic_up`` and ``semantic_front``; of an object ``COM``, ``semantic_id`` and
 ``is_collidable``.
 
-Keys of a scene (``NAME.scene_instance.json``): ``stage_instance`` (``template_name``), ``object_instances``
+Keys of a scene (``NAME.scene_instance.json``): ``stage_instance`` (``template_name``, ``uniform_scale``,
+``non_uniform_scale``), ``object_instances``
 (``template_name``, ``translation``, ``rotation`` [w, x, y, z], ``uniform_scale``, ``non_uniform_scale``,
 ``translation_origin``, ``is_collidable``), ``translation_origin``, ``navmesh_instance`` and
 ``semantic_scene_instance``.
@@ -19,8 +22,8 @@ Nothing moves, so every object instance is an obstacle of the navmesh that is bu
 unless it is not collidable. Doors are obstacles where they are object instances. Lights and articulated objects, such
 as doors that open, are neither seen nor obstacles. A ``navmesh_instance`` is used as it is.
 
-Articulated objects, ``configs`` in the dataset's file, a stage's ``origin`` and its place in a scene are left out with
-a warning; lights, shaders and physics without one.
+Articulated objects, a stage's ``origin`` and its place in a scene are left out with a warning; lights, shaders and
+physics without one.
 """
 
 from __future__ import annotations
@@ -53,6 +56,7 @@ from gym_batchnav.scene.simplify import simplify_scene, with_source
 from gym_batchnav.scene.textures import AUTO, Textures
 
 _OWN_NAME = "%%CONFIG_NAME_AS_ASSET_FILENAME%%"  # stands for the name of the stage or object, to the first dot
+_FILES = {"render_asset", "nav_asset", "semantic_asset", "semantic_descriptor_filename"}  # attributes that name files
 _STAND_IN = np.zeros((1, 1, 4), np.uint8)
 DATASET_ENDING = ".scene_dataset_config.json"
 _ENDINGS = {"stages": ".stage_config.json", "objects": ".object_config.json", "scene_instances": ".scene_instance.json"}
@@ -66,7 +70,8 @@ def list_scenes(dataset: Path) -> list[str]:
     """
     with _naming(dataset):
         files = _Dataset(dataset)
-        handles = files.listed("scene_instances") or files.listed("stages")
+        stages = (handle for handle in files.listed("stages") if (dataset.parent / handle).is_file())
+        handles = files.listed("scene_instances") or list(stages)
         if not handles:
             raise ValueError("it has neither scene instances nor stages: fix the paths in it")
     configs = {_without_ending(handle) for handle in handles if handle.endswith(".json")}
@@ -164,15 +169,17 @@ class _Dataset:
         self.warnings: list[str] = []
         self._search = PatternSearch(self._folder)
         self._handles: dict[str, list[str]] = {}  # by kind
+        self._own_templates: dict[str, dict[str, Mapping[str, Any]]] = {}  # by kind and handle
         self._templates: dict[tuple[str, str], str] = {}  # handles by kind and template_name
         self._config = self._json(path.name)
 
     def listed(self, kind: str) -> list[str]:
-        """Return the files of ``"stages"``, ``"objects"`` or ``"scene_instances"``, by path in the folder, sorted."""
+        """Return the handles of ``"stages"``, ``"objects"`` or ``"scene_instances"``, sorted.
+
+        A handle is the path of a file in the folder, or what would be the path of a template in the dataset's file.
+        """
         section = mapping(self._config.get(kind, {}), kind)
-        if section.get("configs"):
-            self._left_out(f"the configs of its {kind}: write them as files")
-        found: set[str] = set()
+        found = set(self._own(kind))
         for ending, patterns in mapping(section.get("paths", {}), "paths").items():
             suffix = _ENDINGS[kind] if ending == ".json" else ending.lower()
             for pattern in patterns if isinstance(patterns, list) else [patterns]:
@@ -232,6 +239,11 @@ class _Dataset:
         if {"translation", "rotation"} & set(stage_instance):
             self._left_out("the place of its stage: stages stand where their files have them")
         stage = self.stage(self._template("stages", stage_instance["template_name"]))
+        factors = _scale_of(stage_instance)
+        if (factors != 1).any():  # a navmesh that came with the stage does not fit it any more
+            if not (factors > 0).all():
+                raise ValueError("the scale of its stage is not positive: mirror the asset itself")
+            stage = replace(stage, vertices=(stage.vertices * factors).astype(np.float32), navmesh=None)
         if instance.get("articulated_object_instances"):
             self._left_out("its articulated objects: URDF is not read")
         origin = str(instance.get("translation_origin", "COM"))
@@ -266,11 +278,8 @@ class _Dataset:
             one = SceneObject.named(name, categories.of(name, attributes))
             templates[handle] = _Template(asset, mass, replace(one, solid=_is_collidable(attributes)))
         template = templates[handle]
-        factors = numbers(row, "non_uniform_scale", (1.0, 1.0, 1.0), LARGEST) * numbers(
-            row, "uniform_scale", (1.0,), LARGEST
-        )
         matrix = np.eye(4)
-        matrix[:3, :3] = rotation_of(row) * factors
+        matrix[:3, :3] = rotation_of(row) * _scale_of(row)
         matrix[:3, 3] = numbers(row, "translation", (0.0, 0.0, 0.0), LARGEST)
         if str(row.get("translation_origin", origin)).lower() != "asset_local":
             matrix[:3, 3] -= matrix[:3, :3] @ template.mass
@@ -295,7 +304,48 @@ class _Dataset:
         stand_ins = (_STAND_IN,) * len(scene.textures)  # of the textures that ``textures`` holds, in the same order
         return replace(scene, vertices=vertices.astype(np.float32), textures=stand_ins, metadata=kept)
 
+    def _own(self, kind: str) -> dict[str, Mapping[str, Any]]:
+        """Return the templates in the dataset's file by handle."""
+        if kind not in self._own_templates:
+            section = mapping(self._config.get(kind, {}), kind)
+            if kind == "scene_instances" and section.get("configs"):
+                self._left_out(f"the configs of its {kind}: write them as files")
+            rows = sequence(section.get("configs", []), "configs") if kind != "scene_instances" else []
+            found = {}
+            for row in (mapping(row, "a config") for row in rows):
+                name = _without_ending(_plain_path(str(row.get("template_handle") or row["original_file"])))
+                found[name + _ENDINGS[kind]] = row
+            self._own_templates[kind] = found
+        return self._own_templates[kind]
+
     def _attributes(self, kind: str, handle: str) -> dict[str, Any]:
+        """Return the attributes of a stage or an object, merged over the dataset's defaults.
+
+        The files that a template in the dataset's file names are relative to the dataset's folder.
+        """
+        if handle not in self._own(kind):
+            return self._file_attributes(kind, handle)
+        template = self._own(kind)[handle]
+        folder = posixpath.dirname(handle) or "."
+
+        def beside(attributes: Mapping[str, Any], origin: str) -> dict[str, Any]:
+            """Return attributes of ``origin`` whose files are relative to ``folder``."""
+            named = {
+                key: str(attributes[key]).replace(_OWN_NAME, scene_name(origin)) for key in _FILES & set(attributes)
+            }
+            return {
+                **attributes,
+                **{key: posixpath.relpath(_path_beside(origin, at), folder) for key, at in named.items()},
+            }
+
+        own = beside(mapping(template.get("attributes", {}), "attributes"), scene_name(handle))
+        if "original_file" not in template:
+            return {**self._defaults(kind), **own}
+        original = _plain_path(str(template["original_file"]))
+        asset = {} if original.endswith(".json") else {"render_asset": posixpath.basename(original)}
+        return {**beside({**asset, **self._file_attributes(kind, original)}, original), **own}
+
+    def _file_attributes(self, kind: str, handle: str) -> dict[str, Any]:
         """Return the attributes in a configuration file, or in that of an asset, merged over the dataset's defaults."""
         path = handle
         if not handle.endswith(_ENDINGS[kind]):
@@ -350,6 +400,12 @@ class _Dataset:
         if sentence not in self.warnings:
             self.warnings.append(sentence)
             warnings.warn(f"scene dataset '{self._files.path}': {sentence}", stacklevel=2)
+
+
+def _scale_of(instance: Mapping[str, Any]) -> np.ndarray:
+    """Return the factors [3] by which an instance scales its template."""
+    factors = numbers(instance, "non_uniform_scale", (1.0, 1.0, 1.0), LARGEST)
+    return factors * numbers(instance, "uniform_scale", (1.0,), LARGEST)
 
 
 def _is_collidable(attributes: Mapping[str, Any]) -> bool:
