@@ -58,8 +58,7 @@ class FrameBuffers:
         if self._most is not None and self.nbytes > self._most:
             raise ValueError(
                 f"the images of unfinished episodes take more than the {self._most / 2**30:.1f} GiB of memory that are "
-                "available: pass a smaller num_envs=, episodes_per_shard= or size=, and collect again; finished shards "
-                "are kept if the settings but num_envs= are the same"
+                "available: pass a smaller num_envs= and collect again; finished shards are kept"
             )
 
     def give_back(self, frames: Frames) -> None:

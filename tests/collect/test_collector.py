@@ -179,7 +179,7 @@ def test_tar_links_that_are_being_renumbered_have_no_index(tar_dataset, tmp_path
     ("changes", "message"),
     [
         ({"seed": 8}, "holds another collection: .*seed: 8 instead of 7"),
-        ({"max_episode_steps": 30}, "max_episode_steps: 30.0 instead of 25.0"),
+        ({"max_episode_steps": 30}, "max_episode_steps: 30 instead of 25"),
         ({"to": "webdataset"}, "format: webdataset instead of zarr"),
         ({"to": "hdf"}, "to='hdf': choose one of zarr, webdataset"),
         ({"shard": "3/2"}, "pass i/n"),
@@ -270,7 +270,7 @@ def test_sampled_episodes_can_be_added_up_to_their_number(tmp_path):
     assert gather(data, **keywords, episodes_per_scene=4, num_episodes=4).info.key == first.info.key
     with pytest.raises(ValueError, match="has only 4 episodes"):
         gather(data, **keywords, episodes_per_scene=6, num_episodes=4)
-    with pytest.raises(ValueError, match=r"num_episodes: 6\.0 instead of 4\.0"):
+    with pytest.raises(ValueError, match=r"num_episodes: 6 instead of 4"):
         gather(data, **keywords, episodes_per_scene=6, num_episodes=6)
     with pytest.raises(ValueError, match="num_episodes=0"):
         gather(data, num_episodes=0)
