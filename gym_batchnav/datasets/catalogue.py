@@ -168,7 +168,7 @@ _ALL = (
         ),
         layout=(
             Files("**/{scene}.scene_instance.json", "places of a scene's objects"),
-            Files("*.scene_dataset_config.json", "list of all scenes"),
+            Files("ai2thor-hab*.scene_dataset_config.json", "list of all scenes"),
             Files("**/stages/**/*.glb", "rooms", is_needed=False),
             Files("**/objects/**/*.glb", "furniture", is_needed=False),
         ),

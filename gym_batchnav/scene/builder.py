@@ -21,7 +21,8 @@ TOO_MANY_PARTS = f"it has more than {MAX_PARTS:,} parts: join some of its meshes
 MAX_SCENE_PIXELS = 2**31  # which are decoded one texture at a time, in half a minute
 MAX_TEXTURES = 10_000
 # Limits for files that decompress to much more than their size: a constant allowance plus a rate per byte of input.
-FREE_ELEMENTS = 6_000_000  # vertices and triangles
+FREE_ELEMENTS = 12_000_000  # vertices and triangles, which take about 0.6 GiB while a scene is loaded
+_ELEMENT_BYTES = 50  # while a scene is loaded
 ELEMENTS_PER_BYTE = 1.0
 FREE_PIXELS = 2**29
 PIXELS_PER_BYTE = 8
@@ -316,9 +317,11 @@ class _Budget:
             raise ValueError(TOO_MANY_PARTS)
         if self._num_triangles + num_triangles > MAX_TRIANGLES:
             raise ValueError(f"it has more than {MAX_TRIANGLES:,} triangles: simplify it or load a part of it")
-        if num_elements > FREE_ELEMENTS + ELEMENTS_PER_BYTE * self._files.num_bytes:
-            size = f"{num_elements:,} or more vertices and triangles from {self._files.num_bytes:,} bytes"
-            raise ValueError(f"it expands to {size}: instance its meshes less often, or simplify them")
+        most = FREE_ELEMENTS + ELEMENTS_PER_BYTE * self._files.num_bytes
+        if num_elements > most:
+            size = f"{num_elements:,} or more vertices and triangles, about {num_elements * _ELEMENT_BYTES >> 20:,} MiB"
+            limit = f"the limit for a file of {self._files.num_bytes:,} bytes is {int(most):,}"
+            raise ValueError(f"it expands to {size}, {limit}: instance its meshes less often, or simplify them")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

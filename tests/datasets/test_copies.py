@@ -120,3 +120,7 @@ def test_a_folder_that_is_none_is_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match="no folder"):
         list_files(tmp_path / "nothing")
     assert recognize([]) == []
+
+
+def test_an_unknown_dataset_of_habitats_layout_is_not_taken_for_another():
+    assert recognize(["own.scene_dataset_config.json", "scenes/a.scene_instance.json", "stages/a.glb"]) == []

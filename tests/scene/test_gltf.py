@@ -326,3 +326,31 @@ def test_the_corners_of_a_square_are_the_same_in_every_type(tmp_path):
         glb = Glb()
         scene = glb.mesh(glb.primitive(corners=SQUARE_CORNERS.astype(kind))).load(tmp_path)
         np.testing.assert_array_equal(scene.triangles.ravel(), SQUARE_CORNERS)
+
+
+def test_the_number_that_is_reserved_may_be_a_vertex(tmp_path):
+    vertices = np.random.default_rng(0).random((256, 3)).astype(np.float32)
+    glb = Glb()
+    glb.mesh(glb.primitive(vertices, np.array([0, 1, 255], np.uint8)))
+    with pytest.warns(UserWarning, match="a number that glTF reserves"):
+        scene = glb.load(tmp_path)
+    assert len(scene.triangles) == 1
+    with pytest.raises(SceneError, match="reserves to restart"):
+        square = Glb()
+        square.mesh(square.primitive(corners=np.array([0, 1, 255], np.uint8))).load(tmp_path)
+
+
+def test_skins_are_refused_by_what_they_move_before_they_do(tmp_path, monkeypatch):
+    joints = np.zeros((4, 4), np.uint8)
+    monkeypatch.setattr("gym_batchnav.scene.formats.gltf.MAX_INFLUENCES", 15)
+    monkeypatch.setattr("gym_batchnav.scene.formats.gltf.posed", None)
+    with pytest.raises(SceneError, match="its skins move more than 15 joints of vertices"):
+        skinned(joints, np.ones((4, 4), np.float32)).load(tmp_path)
+
+
+def test_instances_of_lines_are_not_placed(tmp_path, monkeypatch):
+    glb = square()
+    glb.mesh(glb.primitive(mode=1))
+    glb.json["nodes"].append({"mesh": 1, "extensions": {"EXT_mesh_gpu_instancing": {"attributes": {"SCALE": 10**6}}}})
+    glb.json["scenes"] = [{"nodes": [0, len(glb.json["nodes"]) - 1]}]
+    assert len(glb.load(tmp_path).triangles) == 2, "its instances, which the file lacks, were not read"

@@ -76,6 +76,15 @@ def test_a_geom_that_collides_counts_in_the_inertia_of_its_body(tmp_path):
     assert names_of(scene) == ("b",)
 
 
+def test_many_height_fields_are_refused_before_their_triangles_are_made(tmp_path, monkeypatch):
+    monkeypatch.setattr(reader, "shape_of", None)
+    monkeypatch.setattr("gym_batchnav.scene.builder.FREE_ELEMENTS", 10_000)
+    field = '<hfield name="h" nrow="32" ncol="32" size="1 1 1 1"/>'
+    world = '<replicate count="20" offset="3 0 0"><geom type="hfield" hfield="h"/></replicate>'
+    with pytest.raises(ValueError, match=r"expands to 61,440 or more vertices and triangles, about 2 MiB"):
+        load_scene(write(tmp_path, model(world, field)))
+
+
 def test_nested_bodies_turn_by_quaternions_and_by_angles_of_the_stated_unit_and_order(tmp_path):
     point = '<geom name="g" type="box" size=".001 .002 .003" pos="1 0 0"/>'
     half = np.sqrt(0.5)

@@ -20,6 +20,7 @@ from gym_batchnav.scene.objects import GENERATOR, SceneObject, category_in_extra
 from gym_batchnav.scene.scene import LINEAR, MASK, OPAQUE, REPEAT
 
 MAX_JOINTS = 1_000_000  # of all skins
+MAX_INFLUENCES = 2**25  # vertices times the joints that each may hang on, of all primitives
 _TRIANGLES = 4
 _STRIP = 5
 _FAN = 6
@@ -55,6 +56,8 @@ def read_gltf(files: SceneFiles, builder: SceneBuilder, scene: str | None = None
                 # A skinned mesh stands where its joints are, whatever the node's own transform.
                 skin = node["skin"] if "skin" in node and reader.has_joints(node["mesh"]) else None
                 parts = reader.mesh_parts(node["mesh"], node.get("weights"), skin)
+                if not parts:  # instances of lines would take time for nothing
+                    continue
                 copies = matrix @ document.instances(node) if skin is None else [np.eye(4)]
                 label = str(node.get("name") or f"node_{index}")
                 for copy in copies:
@@ -64,6 +67,8 @@ def read_gltf(files: SceneFiles, builder: SceneBuilder, scene: str | None = None
         for index in range(document.count("meshes")):
             name = document.item("meshes", index).get("name")
             builder.add_object(str(name or f"mesh_{index}"), reader.mesh_parts(index), np.eye(4))
+    if reader.has_reserved:
+        files.warn("Its indices use a number that glTF reserves; it was read as the vertex of that number")
     if reader.num_skipped:
         files.warnings.append(f"{reader.num_skipped} primitives of lines or points were left out")
     if reader.has_targets:
@@ -106,7 +111,9 @@ class _Reader:
         self._skins: dict[object, np.ndarray] = {}
         self._hanging: dict[object, bool] = {}  # whether meshes hang on joints
         self._images: dict[object, int] = {}
+        self._num_influences = 0
         self.num_skipped = 0
+        self.has_reserved = False
         self.has_targets = False
         self.has_skins = False
 
@@ -167,6 +174,10 @@ class _Reader:
         vertices = self._morphed(read("POSITION", (3,)), primitive, weights)
         if joints is not None:
             self.has_skins = True
+            self._num_influences += 4 * len(vertices) * sum(name.startswith("JOINTS_") for name in attributes)
+            if self._num_influences > MAX_INFLUENCES:
+                most = f"{MAX_INFLUENCES:,} joints of vertices"
+                raise ValueError(f"its skins move more than {most}: re-export it without skins, or with fewer vertices")
             vertices = posed(vertices, read, attributes, joints)
         if triangles is None:
             triangles = _triangles(*self._corners(primitive, len(vertices), mode), mode)
@@ -230,6 +241,9 @@ class _Reader:
         restart = np.iinfo(corners.dtype).max
         restarts = corners == restart
         if not restarts.any():
+            return _within(corners, num_vertices), None
+        if mode == _TRIANGLES and restart < num_vertices:  # some exporters use all numbers of a type
+            self.has_reserved = True
             return _within(corners, num_vertices), None
         if mode == _TRIANGLES or not self._document.uses("KHR_mesh_primitive_restart"):
             raise ValueError(f"its indices contain {restart}, which glTF reserves to restart primitives: re-export it")

@@ -113,6 +113,7 @@ class _Reader:
         """Return the geoms that are shown; the others are counted in the warnings."""
         model = self._model
         seen = (model["geom_group"] < VISIBLE_GROUPS) & (self._colors[:, 3] > 0)
+        self._expect(seen)
         num_hidden = int((~seen).sum())
         covered = self._covered(seen)
         if num_hidden:
@@ -121,6 +122,16 @@ class _Reader:
             sentence = "geoms for collisions were left out, since their bodies have others to be seen"
             self._files.warnings.append(f"{int(covered.sum())} {sentence}")
         return np.flatnonzero(seen & ~covered).tolist()
+
+    def _expect(self, seen: np.ndarray) -> None:
+        """Raise ValueError if the meshes and height fields of geoms [G] are too large together."""
+        model = self._model
+        rows = model["geom_dataid"]
+        meshes = rows[seen & (model["geom_type"] == MESH) & (rows >= 0)]
+        fields = rows[seen & (model["geom_type"] == HFIELD) & (rows >= 0)]
+        cells = int((model["hfield_nrow"][fields].astype(np.int64) * model["hfield_ncol"][fields]).sum())
+        num_vertices = int(model["mesh_vertnum"][meshes].sum(dtype=np.int64)) + cells
+        self._builder.expect(num_vertices, int(model["mesh_facenum"][meshes].sum(dtype=np.int64)) + 2 * cells)
 
     def _covered(self, seen: np.ndarray) -> np.ndarray:
         """Return which geoms [G] only collide; see ``read_mjcf``."""

@@ -17,7 +17,7 @@ from gym_batchnav.scene.files import SceneFiles
 from gym_batchnav.scene.formats.mjcf_xml import read_xml
 from gym_batchnav.scene.images import DamagedImageError, open_image
 
-MAX_PLACED = 100_000  # bodies and geoms, counting replicas and attached models
+MAX_PLACED = 10_000  # bodies and geoms, counting replicas and attached models; compiling takes time by the square
 MAX_MODELS = 200  # that can be attached
 MAX_ATTACHED_BYTES = 2**30  # of files of attached models, counted once per attachment
 MAX_ATTACH_DEPTH = 8
