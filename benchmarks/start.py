@@ -4,7 +4,7 @@ python benchmarks/start.py             # a table
 python benchmarks/start.py --check     # also exit with status 1 where a limit is exceeded twice
 python benchmarks/start.py --warm      # without the starts with empty caches, which compile all kernels
 
-The bars are goals for two free cores; the limits are for CI, whose machines are shared. They hold where the calibration
+The bars are goals for two free cores; the limits are for shared machines. They hold where the calibration
 loop of one thread makes 500 Mop/s or more; a slower or busier machine may take longer, in proportion.
 
 Run it on a machine with nothing else to do. Each figure is the best of its tries, since other work only adds time.
