@@ -21,6 +21,7 @@ from gym_batchnav.flight.kernels.fly import (
     fly_block,
     fly_parallel,
 )
+from gym_batchnav.navmesh.agents import expect_array
 from gym_batchnav.state import AgentState, FlightCommands, StepOutcome, check_values
 from gym_batchnav.system.process import PARALLEL_KERNELS
 
@@ -111,15 +112,26 @@ class FlightAgents:
             sliding: Slide along surfaces; False stops at them.
 
         Raises:
-            TypeError: The velocities are those of another number of agents.
+            TypeError: If an array has another dtype, shape or memory layout than stated, or the velocities are those of
+                another number of agents.
         """
         position = agents.position
+        size = len(agents.slot)
+        expect_array("slot", agents.slot, np.int32, (size,))
+        expect_array("position", position, np.float32, (size, 3))
+        expect_array("heading", agents.heading, np.float32, (size,))
+        expect_array("active", active, np.bool_, (size,))
+        expect_array("moved", outcome.moved, np.float32, (size,))
+        expect_array("collided", outcome.collided, np.bool_, (size,))
         if self.velocity.shape != position.shape:
-            raise TypeError(f"velocity is {self.velocity.shape}: call use_memory with arrays of {len(position)} agents")
+            raise TypeError(f"velocity is {self.velocity.shape}: call use_memory with arrays of {size} agents")
+        expect_array("velocity", self.velocity, np.float32, (size, 3))
         outcome.moved[:] = 0
         outcome.collided[:] = False
         dynamics = self.dynamics
         targets = Targets(*(np.ascontiguousarray(one, np.float64) for one in commands.targets))
+        for name, target in targets._asdict().items():
+            expect_array(name, target, np.float64, (size,))
         bodies = Bodies(position, self.velocity, agents.heading, outcome.moved, outcome.collided)
         for air, rows in self._groups(agents.slot):
             body = Body(
@@ -164,7 +176,15 @@ class FlightAgents:
         """Return the points [N, 3] float64, metres, at which the agents' shortest paths turn first.
 
         The arguments are those of ``distance``. Where there is no path, it is the agent's position.
+
+        Raises:
+            TypeError: If an array has another dtype, shape or memory layout than stated.
         """
+        size = len(slots)
+        expect_array("slots", slots, np.int32, (size,))
+        expect_array("position", position, np.float32, (size, 3))
+        expect_array("goal_index", goal_index, np.int32, (size,))
+        expect_array("distance_out", distance_out, np.float32, (size,))
         turns = position.astype(np.float64)
         distance_out[:] = np.inf
         for air, rows in self._groups(slots):

@@ -111,13 +111,13 @@ class NavMeshAgents:
             ValueError: If ``longest_part`` of the commands is not positive.
         """
         size = _check(agents.slot, agents.polygon, agents.position)
-        _expect("heading", agents.heading, np.float32, (size,))
-        _expect("active", active, np.bool_, (size,))
-        _expect("moved", outcome.moved, np.float32, (size,))
-        _expect("collided", outcome.collided, np.bool_, (size,))
-        _expect("turn", commands.turn, np.float64, (size,))
-        _expect("forward", commands.forward, np.float64, (size,))
-        _expect("side", commands.side, np.float64, (size,))
+        expect_array("heading", agents.heading, np.float32, (size,))
+        expect_array("active", active, np.bool_, (size,))
+        expect_array("moved", outcome.moved, np.float32, (size,))
+        expect_array("collided", outcome.collided, np.bool_, (size,))
+        expect_array("turn", commands.turn, np.float64, (size,))
+        expect_array("forward", commands.forward, np.float64, (size,))
+        expect_array("side", commands.side, np.float64, (size,))
         longest_part = float(commands.longest_part)
         if not longest_part > 0:
             raise ValueError(f"longest_part={longest_part}: pass a positive number of metres")
@@ -150,15 +150,15 @@ class NavMeshAgents:
         """
         worlds = crowd.present.shape
         size = worlds[0]
-        _expect("slots", crowd.slots, np.int32, (size,))
-        _expect("fixed", crowd.fixed, np.bool_, worlds[1:])
-        _expect("radius", crowd.radius, np.float64, worlds[1:])
+        expect_array("slots", crowd.slots, np.int32, (size,))
+        expect_array("fixed", crowd.fixed, np.bool_, worlds[1:])
+        expect_array("radius", crowd.radius, np.float64, worlds[1:])
         for name in ("present", "touched"):
-            _expect(name, getattr(crowd, name), np.bool_, worlds)
+            expect_array(name, getattr(crowd, name), np.bool_, worlds)
         for name in ("old_polygon", "polygon"):
-            _expect(name, getattr(crowd, name), np.int32, worlds)
+            expect_array(name, getattr(crowd, name), np.int32, worlds)
         for name in ("old_position", "position"):
-            _expect(name, getattr(crowd, name), np.float32, (*worlds, 3))
+            expect_array(name, getattr(crowd, name), np.float32, (*worlds, 3))
         if _is_parallel(crowd.present.size):
             with PARALLEL_KERNELS:
                 separate_parallel(WORLD_BLOCK, self._table, crowd)
@@ -189,8 +189,8 @@ class NavMeshAgents:
             ValueError: If there is no such method.
         """
         size = _check(slots, polygon, position)
-        _expect("goal_index", goal_index, np.int32, (size,))
-        _expect("out", out, np.float32, (size,))
+        expect_array("goal_index", goal_index, np.int32, (size,))
+        expect_array("out", out, np.float32, (size,))
         arguments = (self._table, Places(slots, polygon, position), goal_index, out)
         if is_detour(method):
             if _is_parallel(size, DETOUR_PARALLEL_FROM):
@@ -250,8 +250,8 @@ class NavMeshAgents:
             TypeError: If an array has another dtype, shape or memory layout than stated.
         """
         size = _check(slots, polygon, position)
-        _expect("heading", heading, np.float32, (size,))
-        _expect("goal_index", goal_index, np.int32, (size,))
+        expect_array("heading", heading, np.float32, (size,))
+        expect_array("goal_index", goal_index, np.int32, (size,))
         actions = np.empty(size, np.int64)
         arguments = (
             self._table,
@@ -293,7 +293,7 @@ class NavMeshAgents:
             TypeError: If an array has another dtype, shape or memory layout than stated.
         """
         size = _check(slots, polygon, position)
-        _expect("goal_index", goal_index, np.int32, (size,))
+        expect_array("goal_index", goal_index, np.int32, (size,))
         walks = Walks(*np.empty((3, size)))
         arguments = (self._table, Places(slots, polygon, position), goal_index, float(longest), bool(sliding), walks)
         if _is_parallel(size):
@@ -311,12 +311,13 @@ def _is_parallel(size: int, least: int = PARALLEL_FROM) -> bool:
 def _check(slots: np.ndarray, polygon: np.ndarray, position: np.ndarray) -> int:
     """Return N; raise TypeError unless the kernels can read and write these arrays."""
     size = len(slots)
-    _expect("slots", slots, np.int32, (size,))
-    _expect("polygon", polygon, np.int32, (size,))
-    _expect("position", position, np.float32, (size, 3))
+    expect_array("slots", slots, np.int32, (size,))
+    expect_array("polygon", polygon, np.int32, (size,))
+    expect_array("position", position, np.float32, (size, 3))
     return size
 
 
-def _expect(name: str, array: np.ndarray, dtype: type, shape: tuple[int, ...]) -> None:
+def expect_array(name: str, array: np.ndarray, dtype: type, shape: tuple[int, ...]) -> None:
+    """Raise TypeError unless an array is contiguous and has this dtype and shape."""
     if array.dtype != dtype or array.shape != shape or not array.flags.c_contiguous:
         raise TypeError(f"{name} is {array.dtype} {array.shape}: pass a contiguous {np.dtype(dtype)} array of {shape}")

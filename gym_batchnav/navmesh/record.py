@@ -42,7 +42,7 @@ class NavMeshSettings:
     edge_max_len: float = 12.0
     edge_max_error: float = 1.3  # cells
     verts_per_poly: int = 6
-    detail_sample_dist: float = 6.0  # cells
+    detail_sample_dist: float = 6.0  # cells; below 0.9 heights are not sampled between corners
     detail_sample_max_error: float = 1.0  # cell heights
     filter_low_hanging_obstacles: bool = True
     filter_ledge_spans: bool = True
@@ -122,6 +122,11 @@ class NavMeshData:
                 raise ValueError(
                     f"navmesh {name}: a coordinate is {np.abs(array).max():g} m, the limit is {MAX_COORDINATE:g} m: "
                     "check that the unit is the metre, and move the scene nearer to the origin"
+                )
+        for name in ("cell_size", "cell_height"):
+            if not 0 < getattr(self.settings, name) < np.inf:
+                raise ValueError(
+                    f"navmesh settings: {name}={getattr(self.settings, name)}: it must be positive and finite"
                 )
         if not 0 <= self.settings.agent_max_climb < np.inf:
             raise ValueError(

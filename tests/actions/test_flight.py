@@ -1,5 +1,7 @@
 """Flying agents: dynamics, collisions in rooms, the follower, and independence of threads."""
 
+from dataclasses import replace
+
 import numba
 import numpy as np
 import pytest
@@ -200,6 +202,21 @@ def test_an_empty_slot_moves_nobody_and_has_no_paths():
     assert not state.position.any()
     movers.distance(state.slot, state.polygon, state.position, np.zeros(3, np.int32), out)
     assert np.isinf(out).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "array"),
+    [("position", np.zeros((3, 3))), ("heading", np.zeros(2, np.float32)), ("active", np.ones(2, bool))],
+)
+def test_arrays_that_kernels_could_not_fly_are_refused(name, array):
+    movers = FlightAgents(1, FlightActions().dynamics)
+    movers.use_memory(movers.memory(3))
+    arrays = {"active": np.ones(3, bool), name: array}
+    active = arrays.pop("active")
+    state = replace(agent_state(3), **arrays)
+    outcome = StepOutcome(np.zeros(3, np.float32), np.zeros(3, bool))
+    with pytest.raises(TypeError, match=name):
+        movers.step(FlightActions().decode(np.ones((3, 4), np.float32)), state, active, outcome, sliding=True)
 
 
 def test_frames_of_bodies():

@@ -121,7 +121,7 @@ def test_hidden_nodes_and_all_below_them_are_left_out(tmp_path):
 @pytest.mark.parametrize(
     "name",
     [
-        "KHR_materials_unlit", "KHR_materials_variants", "KHR_materials_specular", "KHR_lights_punctual",
+        "KHR_materials_variants", "KHR_materials_specular", "KHR_lights_punctual",
         "KHR_animation_pointer", "KHR_xmp_json_ld", "EXT_lights_image_based", "MSFT_lod",
     ],
 )  # fmt: skip
@@ -132,6 +132,12 @@ def test_required_extensions_without_effect_on_surfaces_are_ignored_quietly(tmp_
     glb.json |= {"extensionsRequired": [name], "extensionsUsed": [name], "cameras": [{"type": "perspective"}]}
     glb.json["nodes"] = [{"mesh": 0, "camera": 0, "extensions": {name: {}}}]
     assert glb.load(tmp_path).warnings == ()
+
+
+def test_unlit_materials_are_warned_of(tmp_path):
+    glb = square()
+    glb.json["extensionsUsed"] = ["KHR_materials_unlit"]
+    assert "unlit" in glb.load(tmp_path).warnings[0]
 
 
 def test_unknown_extensions_count_only_if_they_are_required(tmp_path):

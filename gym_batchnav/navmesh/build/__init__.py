@@ -35,6 +35,7 @@ MAX_PAIRS = 2**27  # pairs of spans in the same column; they take at most four s
 MAX_CELL_VISITS = 2**27  # cells that triangles cover, summed over triangles; they take at most five seconds
 MAX_ROW = 2**20  # cells along x or z that float32 can still distinguish
 MAX_LEVELS = 2**15 - 2  # voxels along y, as int16; four times what Recast's 13 bits hold
+MIN_SAMPLE_DIST = 0.9  # cells: heights are not sampled with a smaller detail_sample_dist
 _BLOCK = 2**14  # triangles
 SMALLEST_CROSS = 1e-12  # square metres: triangles whose sides have a shorter cross product are dropped
 
@@ -120,6 +121,11 @@ def _check_settings(settings: NavMeshSettings) -> None:
         # Otherwise an agent could step to two floors of one column, and links would not be mutual.
         raise ValueError(
             f"agent_max_climb={settings.agent_max_climb}: it must not exceed agent_height={settings.agent_height}"
+        )
+    if settings.agent_height / settings.cell_height > MAX_LEVELS:
+        raise ValueError(
+            f"cell_height={settings.cell_height}: an agent of height {settings.agent_height} would have more than "
+            f"{MAX_LEVELS:,} voxels; give a larger cell_height"
         )
     if not 3 <= settings.verts_per_poly <= MAX_VERTICES:
         raise ValueError(f"verts_per_poly={settings.verts_per_poly}: choose from 3 to {MAX_VERTICES}")
@@ -299,10 +305,12 @@ def _polygonise(
     polygons[polygons >= 0] = renumbered
     neighbours = shared_edge_neighbours(polygons)
     report("follow heights", 0.9)
+    # As in Habitat and Recast's demo: denser samples than cells would see the voxels' steps.
+    spacing = settings.detail_sample_dist if settings.detail_sample_dist >= MIN_SAMPLE_DIST else 0
     added, faces, first_face = triangulate_floors(
         *(corners, polygons, neighbours, owner),
         Floors(column_starts(floor.column, grid.width * grid.depth), floor.floor, region, grid.width),
-        *(float(settings.detail_sample_dist), float(settings.detail_sample_max_error)),
+        *(float(spacing), float(settings.detail_sample_max_error)),
     )
     scale = np.array([settings.cell_size, settings.cell_height, settings.cell_size], np.float32)
     return NavMeshData(

@@ -20,6 +20,8 @@ from gym_batchnav.system.jit import ENTRY, INNER, to_int64
 CORNER_X = np.array([0, 1, 1, 0])
 CORNER_Z = np.array([1, 1, 0, 0])
 
+MAX_HOLE_PAIRS = 2**30  # pairs of a hole and a corner of its region; joining that many takes a few seconds
+
 
 @njit(**ENTRY)
 def trace(
@@ -236,12 +238,18 @@ def in_cone(before: np.ndarray, corner: np.ndarray, after: np.ndarray, target: n
 @njit(**INNER)
 def _blocked(a: np.ndarray, b: np.ndarray, ring: np.ndarray, skip: int) -> bool:
     """Return whether the segment ab touches an edge of a ring other than those at its vertex ``skip``."""
+    low_x = min(a[0], b[0])
+    high_x = max(a[0], b[0])
+    low_z = min(a[2], b[2])
+    high_z = max(a[2], b[2])
     for row in range(len(ring)):
         following = (row + 1) % len(ring)
         if row == skip or following == skip:
             continue
         c = ring[row]
         d = ring[following]
+        if max(c[0], d[0]) < low_x or min(c[0], d[0]) > high_x or max(c[2], d[2]) < low_z or min(c[2], d[2]) > high_z:
+            continue
         if same_place(a, c) or same_place(b, c) or same_place(a, d) or same_place(b, d):
             continue
         if touch(a, b, c, d):
@@ -270,29 +278,32 @@ def find_bridge(outline: np.ndarray, holes: np.ndarray, hole_start: np.ndarray, 
     for offset in range(len(own)):
         row = (left + offset) % len(own)
         corner = own[row]
-        best = -1
-        nearest = np.int64(2**62)
-        for k in range(len(outline)):
-            dx = np.int64(outline[k, 0]) - corner[0]
-            dz = np.int64(outline[k, 2]) - corner[2]
-            squared = dx * dx + dz * dz
-            if squared >= nearest:
-                continue
-            if not in_cone(outline[k - 1], outline[k], outline[(k + 1) % len(outline)], corner):
-                continue
-            if _blocked(outline[k], corner, outline, to_int64(k)):
-                continue
-            free = True
+        tried = to_int64(-1)
+        last = np.int64(-1)
+        while True:  # from the nearest vertex on, because the tests of a line take as long as all distances
+            best = to_int64(-1)
+            nearest = np.int64(2**62)
+            for k in range(len(outline)):
+                dx = np.int64(outline[k, 0]) - corner[0]
+                dz = np.int64(outline[k, 2]) - corner[2]
+                squared = dx * dx + dz * dz
+                if squared >= nearest or squared < last or (squared == last and k <= tried):
+                    continue
+                if in_cone(outline[k - 1], outline[k], outline[(k + 1) % len(outline)], corner):
+                    best = to_int64(k)
+                    nearest = squared
+            if best < 0:
+                break
+            free = not _blocked(outline[best], corner, outline, best)
             for other in range(len(hole_start) - 1):
                 ring = holes[hole_start[other] : hole_start[other + 1]]
-                if _blocked(outline[k], corner, ring, to_int64(-1)):
+                if not free or _blocked(outline[best], corner, ring, to_int64(-1)):
                     free = False
                     break
             if free:
-                best = k
-                nearest = squared
-        if best >= 0:
-            return best, row
+                return best, row
+            tried = best
+            last = nearest
     return -1, -1
 
 
@@ -329,6 +340,9 @@ def region_outlines(
 
     Returns:
         The rings [M, 3] int32 of every region, usually one.
+
+    Raises:
+        ValueError: If a region has so many holes that joining them would take long.
     """
     outlines: dict[int, list[np.ndarray]] = {}
     holes: dict[int, list[np.ndarray]] = {}
@@ -345,4 +359,11 @@ def region_outlines(
         z = ring[:, 2].astype(np.int64)
         area = int((x * np.roll(z, -1) - np.roll(x, -1) * z).sum())
         (outlines if area < 0 else holes).setdefault(int(owner[border]), []).append(ring)
+    for number, inner in holes.items():
+        num_vertices = sum(map(len, (*inner, *outlines.get(number, []))))
+        if len(inner) * num_vertices > MAX_HOLE_PAIRS:
+            raise ValueError(
+                f"a part of the floor has {len(inner):,} holes and {num_vertices:,} corners, too many to divide it "
+                "into polygons: give a larger cell_size or edge_max_error, or split the scene"
+            )
     return {number: [merge_holes(rings[0], holes.get(number, [])), *rings[1:]] for number, rings in outlines.items()}

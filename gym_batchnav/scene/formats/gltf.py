@@ -75,6 +75,10 @@ def read_gltf(files: SceneFiles, builder: SceneBuilder, scene: str | None = None
         files.warnings.append("The file has morph targets: meshes are shown with the weights that the file gives")
     if reader.has_skins:
         files.warnings.append("The file has skins: skinned meshes are shown in the rest pose of their joints")
+    if document.uses("KHR_materials_unlit"):
+        files.warnings.append(
+            "The file has unlit materials, which are drawn with light: Camera(lit=False) leaves it out"
+        )
     if document.num_hidden:
         files.warnings.append(f"{document.num_hidden} nodes that the file hides were left out")
 

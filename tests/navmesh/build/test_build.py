@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gym_batchnav.navmesh import build
-from gym_batchnav.navmesh.build import build_navmesh
+from gym_batchnav.navmesh.build import build_navmesh, contours
 from gym_batchnav.navmesh.detour import read_navmesh, write_navmesh
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.navmesh.record import NavMeshData, NavMeshSettings
@@ -255,6 +255,21 @@ def test_heights_follow_a_hill_and_agree_across_edges():
     assert (added <= 2).all() and (added == 2).any()
 
 
+def test_heights_are_sampled_no_finer_than_cells():
+    ramp = quad([0, 0, 0], [0, 0, 4], [6, 2, 4], [6, 2, 0])
+    flat, sampled, tiny = (
+        build_navmesh(*ramp, NavMeshSettings(detail_sample_dist=distance, detail_sample_max_error=0))
+        for distance in (0.0, 1.0, 1e-9)
+    )
+    assert not len(flat.detail_vertices) and not len(tiny.detail_vertices) and len(sampled.detail_vertices)
+
+
+def test_more_holes_than_can_be_joined_are_refused(monkeypatch):
+    monkeypatch.setattr(contours, "MAX_HOLE_PAIRS", 1)
+    with pytest.raises(ValueError, match="1 holes and"):
+        build_navmesh(*soup(slab(4, 4), box([1.9, 0, 1.9], [2.1, 2, 2.1])))
+
+
 # What the order and the quality of the triangles may change: nothing
 
 
@@ -347,6 +362,7 @@ def test_whatever_the_triangles_the_mesh_is_sound(scene):
         ({"verts_per_poly": 7}, "verts_per_poly=7"),
         ({"agent_radius": 5.0}, "no walkable area for an agent of radius 5 m"),
         ({"cell_size": 1e-5}, "cell_size=1e-05"),
+        ({"cell_height": 1e-40}, "cell_height=1e-40"),
     ],
 )
 def test_settings_that_cannot_be_used_are_named(change, message):
