@@ -89,7 +89,9 @@ def test_what_cuda_lacks_is_named_by_its_extra(monkeypatch):
 @pytest.mark.parametrize(
     ("graphics", "has_embree", "renderer", "reason"),
     [
-        (GPU, True, "opengl", "graphics device, NVIDIA H100"),
+        (replace(GPU, opengl="NVIDIA A100/PCIe/SSE2"), True, "opengl", "graphics device, NVIDIA A100"),
+        (GPU, True, "embree", "NVIDIA H100/PCIe/SSE2 is made for computing and hardly draws"),
+        (GPU, False, "opengl", "graphics device, NVIDIA H100"),
         (SOFTWARE, True, "embree", "in software, llvmpipe"),
         (SOFTWARE, False, "opengl", "Embree is not installed"),
         (Graphics(), True, "embree", "OpenGL 4.3 was not found"),

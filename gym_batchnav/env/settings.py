@@ -169,9 +169,11 @@ class BatchSettings:
 
     @property
     def renderer_name(self) -> str:
-        """``"auto"``, ``"opengl"`` or ``"embree"``; ``"auto"`` becomes ``"embree"`` where only Embree will do."""
+        """``"auto"``, ``"opengl"`` or ``"embree"``; ``"auto"`` becomes the other name where only one will do."""
         if self.renderer == "auto" and self.needs_embree:
             return "embree"
+        if self.renderer == "auto" and self.obs_device == "cuda":
+            return "opengl"
         return self.renderer if isinstance(self.renderer, str) else self.renderer.name
 
     @property

@@ -7,6 +7,7 @@ world-to-camera matrices, so a renderer does not know about agents.
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 import warnings
 from collections import deque
@@ -154,8 +155,8 @@ def make_renderer(
     """Make a renderer for a library's scenes; its ``name`` and ``device`` tell which one was chosen.
 
     Args:
-        name: ``"opengl"``, ``"embree"``, or ``"auto"``: OpenGL on a hardware device, Embree otherwise. If Embree is not
-            installed, ``"auto"`` falls back to OpenGL in software.
+        name: ``"opengl"``, ``"embree"``, or ``"auto"``: OpenGL on a GPU that draws, Embree otherwise, also on GPUs for
+            data centres that hardly draw. If Embree is not installed, ``"auto"`` is OpenGL on any device.
         library: The scenes to draw.
         semantic_ids: What the sensor ``"semantic"`` draws; the ids of objects by default.
         bodies: The shapes of moving bodies, one per slot; None for none.
@@ -225,6 +226,9 @@ def choose_renderer(name: str, opengl_device: str | None, has_embree: bool, has_
     on_gpu = not is_software(opengl_device)
     if name == "opengl":
         return RendererChoice("opengl", "renderer='opengl' was requested", on_gpu=on_gpu)
+    if on_gpu and has_embree and hardly_draws(opengl_device):
+        reason = f"{opengl_device} is made for computing and hardly draws, so Embree draws on the processor"
+        return RendererChoice("embree", reason)
     if on_gpu:
         return RendererChoice("opengl", f"OpenGL draws on a graphics device, {opengl_device}", on_gpu=True)
     reason = f"OpenGL draws in software, {opengl_device}"
@@ -287,6 +291,14 @@ def _opengl_device() -> str | None:
 def is_embree_installed() -> bool:
     """Return whether the package with Embree is installed; it has no wheel for Linux on Arm."""
     return importlib.util.find_spec("embreex") is not None
+
+
+def hardly_draws(device: str) -> bool:
+    """Return whether the GPU of a name has almost no graphics units: of an H100's 66 texture clusters, two can draw.
+
+    Names are used rather than a measurement, which would compile for seconds and differ from run to run.
+    """
+    return re.search(r"\b(G?H|G?B)[1-9]00\b|\bH20\b", device) is not None
 
 
 def is_software(device: str) -> bool:

@@ -203,6 +203,11 @@ def test_what_opengl_cannot_draw_is_refused_when_the_batch_is_made():
         BatchSettings(camera=Camera(lens=Fisheye()), obs_device="cuda")
 
 
+def test_images_on_the_gpu_are_drawn_by_opengl(monkeypatch):
+    monkeypatch.setattr("gym_batchnav.env.settings.check_device", lambda device, renderer: None)
+    assert BatchSettings(obs_device="cuda").renderer_name == "opengl"
+
+
 @pytest.mark.parametrize(
     ("camera", "sensors", "message"),
     [

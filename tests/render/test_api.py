@@ -37,12 +37,17 @@ def stand_in_for_opengl(monkeypatch: pytest.MonkeyPatch, device: str | None) -> 
         (None, "embree"),
         ("llvmpipe (LLVM 15.0.6, 256 bits)", "embree"),
         ("softpipe", "embree"),
-        ("NVIDIA H200/PCIe/SSE2", "opengl"),
+        ("NVIDIA A100-SXM4-80GB/PCIe/SSE2", "opengl"),
+        ("NVIDIA GeForce RTX 4090/PCIe/SSE2", "opengl"),
+        ("Intel(R) HD Graphics 4400 (HSW GT2)", "opengl"),
+        ("NVIDIA H100 80GB HBM3/PCIe/SSE2", "embree"),
+        ("NVIDIA GH200 480GB/PCIe/SSE2", "embree"),
+        ("NVIDIA B200/PCIe/SSE2", "embree"),
         ("AMD Radeon RX 6800 (radeonsi, navi21)", "opengl"),
     ],
 )
 @pytest.mark.filterwarnings("ignore:OpenGL 4.3 was not found")
-def test_auto_takes_opengl_on_hardware_and_embree_otherwise(monkeypatch, device, expected):
+def test_auto_takes_opengl_on_devices_that_draw_and_embree_otherwise(monkeypatch, device, expected):
     stand_in_for_opengl(monkeypatch, device)
     renderer = make_renderer("auto", small_library())
     assert renderer.name == expected and renderer.device
