@@ -263,6 +263,8 @@ def _assemble(tiles: list[_Tile], settings: NavMeshSettings | None) -> NavMeshDa
     if num_polygons > MAX_POLYGONS:
         raise ValueError(f"it has {num_polygons:,} polygons, the limit is {MAX_POLYGONS:,}: split the scene")
     across = np.concatenate(neighbours).astype(np.int32)
+    lower = [tile.header["lower"] for tile in tiles]
+    upper = [tile.header["upper"] for tile in tiles]
     joined = NavMeshData(
         vertices=np.concatenate(vertices).astype(np.float32),
         polygons=np.concatenate(polygons).astype(np.int32),
@@ -272,6 +274,7 @@ def _assemble(tiles: list[_Tile], settings: NavMeshSettings | None) -> NavMeshDa
         detail_start=np.concatenate([[0], np.cumsum(counts)]).astype(np.int32),
         polygon_island=label_islands(across),
         settings=settings or _tile_settings(tiles[0].header),
+        bounds=np.stack([np.min(lower, axis=0), np.max(upper, axis=0)]),
     )
     return link_tiles(joined, portals, float(tiles[0].header["climb"])) if portals else joined
 
@@ -363,6 +366,8 @@ def write_navmesh(mesh: NavMeshData, path: str | os.PathLike[str], version: int 
 
 
 def _bounds(mesh: NavMeshData) -> tuple[np.ndarray, np.ndarray]:
+    if len(mesh.bounds):
+        return mesh.bounds[0], mesh.bounds[1]
     points = np.concatenate([mesh.vertices, mesh.detail_vertices])
     return points.min(axis=0), points.max(axis=0)
 

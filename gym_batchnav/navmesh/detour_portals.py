@@ -98,6 +98,7 @@ def link_tiles(mesh: NavMeshData, portals: list[Portal], climb: float) -> NavMes
         detail_start=np.cumsum([0, *map(len, joined.details)]).astype(np.int32),
         polygon_island=label_islands(neighbours),
         settings=mesh.settings,
+        bounds=mesh.bounds,
     )
 
 

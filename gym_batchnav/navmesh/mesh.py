@@ -214,7 +214,12 @@ class NavMesh:
 
     @property
     def bounds(self) -> np.ndarray:
-        """[2, 3] float32, metres: the smallest and the largest corner; zeros if there are no polygons."""
+        """[2, 3] float32, metres: the box that the navmesh's file states, as in Habitat; else ``floor_bounds``."""
+        return self.data.bounds if len(self.data.bounds) else self.floor_bounds
+
+    @property
+    def floor_bounds(self) -> np.ndarray:
+        """[2, 3] float32, metres: the box around the polygons; zeros if there are none."""
         if not self.num_polygons:
             return np.zeros((2, 3), np.float32)
         boxes = self._ground.boxes

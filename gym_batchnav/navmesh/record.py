@@ -6,7 +6,7 @@ a record that would make one read outside its arrays cannot be constructed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 
@@ -86,6 +86,8 @@ class NavMeshData:
     detail_start: np.ndarray  # [P + 1] int32
     polygon_island: np.ndarray  # [P] int32, island of every polygon; islands are numbered by their first polygon
     settings: NavMeshSettings
+    # [2, 3] float32, metres, the box that a file states, usually that of the scene; [0, 3] for none
+    bounds: np.ndarray = field(default_factory=lambda: np.zeros((0, 3), np.float32))
 
     def __post_init__(self) -> None:
         """Check everything that kernels rely on."""
@@ -104,6 +106,9 @@ class NavMeshData:
         _expect("detail_triangles", self.detail_triangles, np.int32, (-1, 3))
         _expect("detail_start", self.detail_start, np.int32, (num_polygons + 1,))
         _expect("polygon_island", self.polygon_island, np.int32, (num_polygons,))
+        _expect("bounds", self.bounds, np.float32, (2 if len(self.bounds) else 0, 3))
+        if not np.isfinite(self.bounds).all() or (self.bounds[:1] > self.bounds[1:]).any():
+            raise ValueError("navmesh bounds: they must be finite, and the lower ones not greater than the upper ones")
         if num_polygons > MAX_POLYGONS:
             raise ValueError(
                 f"navmesh polygons: there are {num_polygons:,}, the limit is {MAX_POLYGONS:,}: build with a larger "
@@ -207,7 +212,7 @@ class NavMeshData:
         return int(self.polygon_island.max()) + 1 if len(self.polygon_island) else 0
 
 
-NAVMESH_ARRAYS = tuple(field.name for field in fields(NavMeshData) if field.name != "settings")
+NAVMESH_ARRAYS = tuple(one.name for one in fields(NavMeshData) if one.name != "settings")
 
 
 def _corner_edges(points: np.ndarray, polygons: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -214,7 +214,7 @@ def _up_of_navmesh(files: SceneFiles, navmesh: NavMesh, vertices: np.ndarray, sc
     Habitat takes z for the up axis of a GLB without a configuration, and scans for Habitat are such files.
     """
     corners = scale * _bounds(vertices)
-    if _is_within(navmesh.bounds, corners) or not _is_within(navmesh.bounds, corners @ Z_UP.T):
+    if _is_within(navmesh.floor_bounds, corners) or not _is_within(navmesh.floor_bounds, corners @ Z_UP.T):
         return "y"
     files.warnings.append("Its up axis is z, as in scans for Habitat: its navmesh lies within the scene only so")
     return "z"
@@ -222,10 +222,10 @@ def _up_of_navmesh(files: SceneFiles, navmesh: NavMesh, vertices: np.ndarray, sc
 
 def _check_navmesh(files: SceneFiles, navmesh: NavMesh, vertices: np.ndarray) -> None:
     """Raise ValueError if a navmesh exceeds the scene [V, 3], and so belongs to another."""
-    if navmesh.num_polygons and not _is_within(navmesh.bounds, vertices):
+    if navmesh.num_polygons and not _is_within(navmesh.floor_bounds, vertices):
         name = files.path.with_suffix(".navmesh").name
         raise ValueError(
-            f"'{name}' spans {_box(*navmesh.bounds)} m, which is not within the scene's "
+            f"'{name}' spans {_box(*navmesh.floor_bounds)} m, which is not within the scene's "
             f"{_box(*_bounds(vertices))} m: remove it if it belongs to another scene, or pass "
             "the up= and scale= of the navmesh"
         )

@@ -77,7 +77,7 @@ def _places(navmesh: NavMesh, rng: np.random.Generator) -> np.ndarray:
 
 def _visible_cubes(renderer: Renderer, views: np.ndarray, camera: Camera, navmesh: NavMesh) -> np.ndarray:
     """Return which of the C cubes of the scene each view [V, 4, 4] shows, [V, C] bool."""
-    cell = max(_CELL, float(np.ptp(navmesh.bounds, axis=0).max()) / 64)
+    cell = max(_CELL, float(np.ptp(navmesh.floor_bounds, axis=0).max()) / 64)
     reach = _REACH * cell
     small = Camera(_PIXELS, _PIXELS, camera.hfov_deg, max_depth=reach, normalize_depth=False, depth_miss="zero")
     target = renderer.target(small, ("depth",), num_views=_HEADINGS, buffers=1)

@@ -43,6 +43,7 @@ def two_rooms() -> NavMeshData:
         detail_start=np.array([0, 2, 6, 7], np.int32),
         polygon_island=np.array([0, 0, 1], np.int32),
         settings=NavMeshSettings(agent_radius=0.2, region_min_size=7.0, filter_ledge_spans=False),
+        bounds=np.array([[-1, -1, -2], [7, 3, 4]], np.float32),
     )
 
 
@@ -77,6 +78,8 @@ def test_recasts_files_hold_what_the_oracle_says(scene, data_dir):
         assert per_polygon[mesh.polygon_island == island].sum() == pytest.approx(facts["area_detail"], rel=1e-5)
     assert mesh.settings.cell_size == oracle["settings"]["cell_size"]
     assert mesh.settings.agent_radius == oracle["settings"]["agent_radius"]
+    # Recast adds the agent's height above the scene.
+    np.testing.assert_allclose(mesh.bounds[:, ::2], np.array(oracle["bounds"])[:, ::2], atol=1e-5)
 
 
 @pytest.mark.data

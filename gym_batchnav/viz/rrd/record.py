@@ -181,7 +181,7 @@ class EpisodeRecorder:
         if not self._draws_scene:
             tree.add_floor(*navmesh_triangles(navmesh))
         if len(self._tabs) < _MAX_TABS:
-            self._tabs.append((root, self._scenes.get(name, ""), navmesh.bounds))
+            self._tabs.append((root, self._scenes.get(name, ""), navmesh.floor_bounds))
         about = {"scene": name, "episode": batch.episode_name(index), "environment": f"{index}"}
         self._tracks[index] = _Track(root, tree, about)
         self.num_episodes += 1

@@ -99,7 +99,7 @@ def distance_field(navmesh: NavMesh, goal: np.ndarray) -> Field:
     Raises:
         ValueError: The goal is not near the navmesh.
     """
-    low, high = navmesh.bounds.astype(np.float64)
+    low, high = navmesh.floor_bounds.astype(np.float64)
     floors = storeys(navmesh) or [float(goal[1])]
     area = float(np.prod((high - low)[[0, 2]])) * len(floors)
     spacing = max(_CELL, float(np.sqrt(area / _MAX_POINTS)))
