@@ -36,13 +36,22 @@ def gae(rewards: Tensor, values: Tensor, begun: Tensor, bootstraps: Tensor, gamm
 
 def standardize(values: Tensor, total: Callable[[Tensor], Tensor]) -> Tensor:
     """Scale values of any shape to mean 0 and deviation 1 over all workers; ``total`` sums a tensor over them."""
+    mean, variance = _moments(values, total)
+    return ((values.double() - mean) / (variance.sqrt() + 1e-8)).to(values.dtype)
+
+
+def explained_variance(advantages: Tensor, returns: Tensor, total: Callable[[Tensor], Tensor]) -> float:
+    """Return which share of the variance of the returns the critic foresaw: 1 all of it, 0 no more than their mean.
+
+    The variance is over all workers; ``total`` sums a tensor over them.
+    """
+    left, whole = (_moments(values, total)[1] for values in (advantages, returns))
+    return 1 - float(left / whole.clamp(min=1e-8))
+
+
+def _moments(values: Tensor, total: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+    """Return the mean and the variance of values of all workers, float64."""
     exact = values.double()
     count, linear, square = total(torch.stack([torch.ones_like(exact).sum(), exact.sum(), exact.square().sum()]))
     mean = linear / count
-    deviation = (square / count - mean**2).clamp(min=0).sqrt()
-    return ((exact - mean) / (deviation + 1e-8)).to(values.dtype)
-
-
-def explained_variance(advantages: Tensor, returns: Tensor) -> float:
-    """Return which share of the variance of the returns the critic foresaw: 1 all of it, 0 no more than their mean."""
-    return 1 - float(advantages.var(correction=0) / returns.var(correction=0).clamp(min=1e-8))
+    return mean, (square / count - mean**2).clamp(min=0)

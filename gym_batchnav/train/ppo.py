@@ -226,7 +226,8 @@ class PPO:
         ]
         means = {name: float(torch.stack([one[name] for one in terms]).mean()) for name in terms[0]}
         everywhere = _acted(rollout, slice(None))
-        return {**means, "explained_variance": explained_variance(advantages[everywhere], returns[everywhere])}
+        foreseen = explained_variance(advantages[everywhere], returns[everywhere], self.workers.total)
+        return {**means, "explained_variance": foreseen}
 
     def _improve(
         self,
