@@ -1,8 +1,8 @@
-"""Policies in places that they were not trained in: generated homes, the shipped apartments and real buildings.
+"""Policies in places that they were not trained in: generated homes, the shipped apartments and third-party scenes.
 
 python benchmarks/places.py POLICY [POLICY ...] [--blind FILE] [--agents blind,mapper] [--json FILE]
 
-Several policies are runs of one method with different seeds. Real buildings are read from GYM_BATCHNAV_TEST_DATA, by
+Several policies are runs of one method with different seeds. Third-party scenes come from GYM_BATCHNAV_TEST_DATA, by
 default ../shared, and left out, with a message, where it is absent.
 """
 
@@ -27,7 +27,7 @@ BUILDINGS = (
     "godot/room.glb",
     "drake_livingroom/drake_furnished_living_room.glb",
 )
-ABOVE_BLIND = 0.10  # SPL, in each real building
+ABOVE_BLIND = 0.10  # SPL, in each third-party scene
 
 
 @dataclass(frozen=True)
@@ -42,17 +42,17 @@ class Place:
 
 
 def places() -> list[Place]:
-    """Return the groups of scenes; each real building is a group of its own, without bars but the one above blind."""
+    """Return the groups of scenes; each third-party scene is a group of its own, whose only bar is above blind."""
     found = [
         Place("small homes (held out by the preset cpu)", PRESETS["cpu"].held_out, 25, 0.93, 0.95),
         Place("homes of the default size", ("procedural:100000-100019",), 25, 0.90, 0.93),
         Place("the shipped apartments", ("apartments",), 50, 0.90, 0.93),
     ]
     if not DATA.is_dir():
-        print(f"no folder '{DATA}': real buildings are left out; set GYM_BATCHNAV_TEST_DATA")
+        print(f"no folder '{DATA}': third-party scenes are left out; set GYM_BATCHNAV_TEST_DATA")
         return found
     buildings = tuple(str(DATA / "scenes" / name) for name in BUILDINGS)
-    return [*found, Place("real buildings", buildings, 100, 0.75, 0.85)]
+    return [*found, Place("third-party scenes", buildings, 100, 0.75, 0.85)]
 
 
 def evaluated(place: Place, policies: tuple[str, ...], blind: Path | None, agents: tuple[str, ...]) -> dict[str, Any]:
@@ -112,7 +112,7 @@ def main() -> None:
             bar = getattr(place, name)
             if policy[name][0] < bar:
                 missed.append(f"{place.name}: {name} {policy[name][0]:.3f}, bar {bar}")
-        if place.name == "real buildings":
+        if place.name == "third-party scenes":
             for scene, one in policy["scenes"].items():
                 blind = figures.get("blind", {}).get("scenes", {}).get(scene, {}).get("spl")
                 beside = "" if blind is None else f"{blind:.3f}"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shlex
 import time
+from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,12 +16,6 @@ from rich.table import Table
 
 from gym_batchnav.cli.scene.choice import MaxTriangles, TextureSize, load_options
 from gym_batchnav.system.wording import counted
-
-NEXT = (
-    ("gym-batchnav view", "walk through the apartments in the browser (extra [view])"),
-    ("gym-batchnav scene info my_house.glb", "see whether a scene of your own is fit to walk in"),
-    ("gym-batchnav train --time-limit 10m --out runs/first", "train an agent (extra [train])"),
-)
 
 
 class DemoTask(str, Enum):
@@ -88,10 +84,22 @@ def demo(
     for path, content in files.items():
         console.print(f"{path}  {content}", highlight=False, markup=False)
     console.print("\nWhat to try next:")
-    for command, purpose in NEXT:
-        console.print(f"  {command:<{max(len(one) for one, _ in NEXT)}}  {purpose}", highlight=False, markup=False)
+    following = _next(scenes or ())
+    for command, purpose in following:
+        console.print(f"  {command:<{max(len(one) for one, _ in following)}}  {purpose}", highlight=False, markup=False)
     if as_json:
         print(json.dumps({**summary, "renderer": device, "files": [str(path) for path in files]}))
+
+
+def _next(scenes: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Return what to try next, each command with its purpose: in the user's scenes, if there are any."""
+    shown = "".join(f" {shlex.quote(one)}" for one in scenes)
+    trained = "".join(f" --scenes {shlex.quote(one)}" for one in scenes)
+    return (
+        (f"gym-batchnav view{shown}", "walk through the scenes in the browser (extra [view])"),
+        (f"gym-batchnav scene info {shown.strip() or 'my_house.glb'}", "see whether scenes are fit to walk in"),
+        (f"gym-batchnav train{trained} --time-limit 10m --out runs/first", "train an agent (extra [train])"),
+    )
 
 
 def _table(summary: dict[str, Any]) -> Table:

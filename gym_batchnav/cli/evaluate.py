@@ -11,9 +11,10 @@ import typer
 from rich.console import Console
 
 from gym_batchnav.cli.cluster import RayAddress, RayCpus, check_one_division
-from gym_batchnav.cli.evaluate_tables import stop_hint, tables
+from gym_batchnav.cli.evaluate_tables import print_tables, stop_hint, tables
 from gym_batchnav.cli.extras import train_extra
-from gym_batchnav.cli.flags import errors_with_flags, listed
+from gym_batchnav.cli.flags import errors_with_flags, listed, refuse_options
+from gym_batchnav.system.nested import finite
 from gym_batchnav.system.parts import Part
 from gym_batchnav.system.storage import make_folder
 from gym_batchnav.system.wording import counted
@@ -98,7 +99,13 @@ def evaluate(
     Example: gym-batchnav evaluate --policy runs/a0/policy.safetensors --policy runs/a1/policy.safetensors --out report
     """
     if context.invoked_subcommand is not None:
+        refuse_options(context)
         return
+    from gym_batchnav.evaluation.named_agents import check_name
+
+    with errors_with_flags("policy"):
+        for name in policy or ():
+            check_name(name)
     with train_extra():
         from gym_batchnav.train.comparison import Asked, make_comparison
         from gym_batchnav.train.comparison_shards import write_shard
@@ -202,8 +209,7 @@ def _report(comparison: Comparison, seed: int, out: Path | None, as_json: bool, 
 
     with console.status("Computing intervals"):
         found = summary(comparison, seed)
-    for table in tables(found, comparison.title):
-        console.print(table)
+    print_tables(tables(found, comparison.title), console)
     hint = stop_hint(found, comparison.asked.sample)
     if hint is not None:
         console.print(hint, style="yellow", markup=False, highlight=False)
@@ -213,4 +219,4 @@ def _report(comparison: Comparison, seed: int, out: Path | None, as_json: bool, 
         for file, description in files.items():
             console.print(f"{file}  {description}", highlight=False, markup=False)
     if as_json:
-        print(json.dumps(found))
+        print(json.dumps(finite(found)))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from rich.box import SIMPLE
+from rich.console import Console
 from rich.markup import escape
+from rich.measure import Measurement
+from rich.segment import Segments
 from rich.table import Table
 
 from gym_batchnav.system.wording import counted, measure_in_words
@@ -18,6 +21,7 @@ COLUMNS = {
     "collisions_count": "collisions",
     "num_steps": "steps",
 }
+_NAME_WIDTH = 9  # characters, at least
 _RARE = 0.05  # share of episodes that the policy ended by STOP, up to which a hint says so
 
 
@@ -32,6 +36,18 @@ def tables(found: Mapping[str, Any], policy: str) -> Iterator[Table]:
     yield _of_agents(found, f"{policy}: {counts}, 95% intervals")
     yield _of_statistics(found)
     yield _by_distance(found)
+
+
+def print_tables(tables: Iterable[Table], console: Console) -> None:
+    """Print tables without cutting off a figure: in their full width unless a terminal is narrower.
+
+    In a narrow terminal names are broken into lines, and if that is not enough, the terminal breaks the rows.
+    """
+    for table in tables:
+        needed = Measurement.get(console, console.options.update(max_width=10_000), table)
+        width = max(needed.minimum, min(needed.maximum, console.width)) if console.is_terminal else needed.maximum
+        rendered = console.render(table, console.options.update(width=width))
+        console.print(Segments(rendered), crop=False, no_wrap=True, overflow="ignore", end="")
 
 
 def stop_hint(found: Mapping[str, Any], sampled: bool) -> str | None:
@@ -59,7 +75,7 @@ def _of_agents(found: Mapping[str, Any], title: str) -> Table:
     names = {name: title for name, title in names.items() if any(name in figures for figures in agents.values())}
     table = _table(title, "agent", list(names.values()))
     for name, figures in agents.items():
-        table.add_row(name.replace("_", " "), *(_cell(figures, measure) for measure in names))
+        table.add_row(escape(name), *(_cell(figures, measure) for measure in names))
     return table
 
 
@@ -75,7 +91,7 @@ def _of_statistics(found: Mapping[str, Any]) -> Table:
     for name, figures in found["iqm"].items():
         causes = [f"{failures[name][cause]:,}" for cause in CAUSES] if failures else []
         better = _cell(found["improvement"].get(name, {}), "improvement")
-        table.add_row(name.replace("_", " "), _cell(figures, "iqm"), better, *causes)
+        table.add_row(escape(name), _cell(figures, "iqm"), better, *causes)
     if failures:
         table.caption = "The first cause that applies counts, from left to right."
     return table
@@ -86,7 +102,7 @@ def _by_distance(found: Mapping[str, Any]) -> Table:
     rows = found["by_distance"]
     names = list(rows)
     title = f"{measure_in_words(found['measure'])} by geodesic distance from start to goal"
-    table = _table(title, "distance", ["episodes", *(name.replace("_", " ") for name in names)])
+    table = _table(title, "distance", ["episodes", *names])
     for number, row in enumerate(rows[names[0]]):
         cells = [_cell(rows[name][number], found["measure"]) for name in names]
         table.add_row(row["distance"], f"{row['episodes']:,}", *cells)
@@ -96,7 +112,7 @@ def _by_distance(found: Mapping[str, Any]) -> Table:
 def _table(title: str, first: str, headings: list[str]) -> Table:
     """Return a table without rows."""
     table = Table(title=escape(title), box=SIMPLE, pad_edge=False, show_edge=False)
-    table.add_column(first, style="bold", no_wrap=True)
+    table.add_column(first, style="bold", overflow="fold", min_width=_NAME_WIDTH)
     for heading in headings:
         table.add_column(escape(heading), justify="right", no_wrap=True)
     return table

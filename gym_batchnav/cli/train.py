@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,6 +20,8 @@ from rich.table import Table
 from gym_batchnav.cli.extras import train_extra
 from gym_batchnav.cli.flags import errors_with_flags
 from gym_batchnav.cli.interruption import INTERRUPTED, Interruption
+from gym_batchnav.system.code import PACKAGE
+from gym_batchnav.system.extras import MissingExtraError, install_command
 from gym_batchnav.system.runs import record_run
 from gym_batchnav.system.wording import counted, measure_in_words
 
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
 
 LINE_SECONDS = 30.0  # between two lines if there is no terminal
 SETTLED = 5.0  # seconds until the remaining time is estimated
+LONG = 3600.0  # seconds; a training without a time limit that needs more is told so
 MIN_SECONDS = 20.0  # of a training whose speed says something
 
 
@@ -51,6 +55,7 @@ def train(
     num_envs: Annotated[int | None, typer.Option(help="Number of environments, one agent each.", min=1)] = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
     threads: Annotated[int | None, typer.Option(help="Threads used by torch and Numba.", min=1)] = None,
+    renderer: Annotated[str | None, typer.Option(help="auto (the default), opengl or embree.")] = None,
     config: Annotated[
         Path | None, typer.Option(help="File with settings: TOML, or the run.json of another run; flags come on top.")
     ] = None,
@@ -77,7 +82,8 @@ def train(
     The learning rate follows the progress of --frames or --time-limit, whichever is further along. The run writes its
     learning curve (curve.jsonl, curve.png, tensorboard/) and checkpoints to --out and, when it ends or is interrupted,
     policy.safetensors. Ctrl-C saves and exits; a second Ctrl-C exits at once. SIGTERM and SIGUSR1 do the same. The exit
-    status is 130 if the run was saved before it was complete.
+    status is 130 if the run was saved before it was complete. The speed of a longer training is added to a log on this
+    machine, from which gym-batchnav tune learns; GYM_BATCHNAV_RUNS=off keeps none.
 
     A run is a file: --config reads settings from TOML, whose tables (ppo, camera, task) are nested settings, or
     from the run.json of another run. Without it, a run has the settings of --preset. --set changes any of them.
@@ -94,7 +100,10 @@ def train(
         "num_envs": num_envs,
         "device": device,
         "threads": threads,
+        "renderer": renderer,
     }
+    with errors_with_flags("preset", "logger"):
+        _check_before_torch(preset, config, logger or ())
     with train_extra():
         from gym_batchnav.train.run.config import parse_assignment, read_config
         from gym_batchnav.train.run.run import TrainingRun
@@ -124,6 +133,17 @@ def train(
         print(json.dumps(summary))
     if not complete:
         raise typer.Exit(INTERRUPTED)
+
+
+def _check_before_torch(preset: str | None, config: Path | None, loggers: Sequence[str]) -> None:
+    """Raise an error for what is wrong without importing torch, which takes seconds."""
+    presets = sorted(file.stem for file in (PACKAGE / "train" / "presets").glob("*.toml"))
+    if preset is not None and preset not in presets:
+        raise ValueError(f"preset={preset!r}: choose one of {', '.join(map(repr, presets))}")
+    if config is not None and not config.is_file():
+        raise FileNotFoundError(f"there is no run file '{config}': check the path")
+    if "wandb" in loggers and find_spec("wandb") is None:
+        raise MissingExtraError(f"logger='wandb' needs the extra [wandb]: {install_command('wandb')}")
 
 
 def _window(run: TrainingRun, watch: bool, console: Console) -> AbstractContextManager[Any]:
@@ -193,11 +213,18 @@ class Display:
         if elapsed > SETTLED and gained > 0:
             limit = run.settings.time_limit
             most = math.inf if limit is None else max(limit - self._seconds - elapsed, 0.0)
-            left = f", {_clock(min(elapsed * (1 - run.progress) / gained, most))} left"
+            rest = min(elapsed * (1 - run.progress) / gained, most)
+            left = f", {_clock(rest)} left"
+            if limit is None and rest > LONG:
+                left += " (--time-limit shortens it; Ctrl-C saves the policy)"
         lines = [f"{run.ppo.frames / 1e6:.2f}M frames, {rate:,.0f}/s{left}"]
         if row is not None:
             if row["episodes"]:
-                guided = " (the teacher takes some actions)" if row["losses"].get("teacher") else ""
+                guided = (
+                    " (the teacher takes fewer and fewer actions, so they may fall)"
+                    if row["losses"].get("teacher")
+                    else ""
+                )
                 scores = (f"{measure_in_words(name)} {row[name]:.2f}" for name in run.scores)
                 lines.append(f"{', '.join(scores)}{guided}")
             total = sum(row["parts"].values())

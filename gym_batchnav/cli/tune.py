@@ -50,7 +50,9 @@ def tune(
     """Choose the number of agents and resident scenes, threads, renderer and mini-batches for speed.
 
     The choice rests on runs of the past, of any scenes: every bench step, train and tune --explore leaves a line with
-    its settings and figures in a log on this machine. Nothing is simulated unless --explore or --measure asks for it.
+    its settings and figures in a log on this machine. Runs of the same --for count; a training counts if it took 20
+    seconds or more. With fewer than 12, tune measures 12 settings first, as with --explore 12; otherwise nothing is
+    simulated unless --explore or --measure asks for it.
     A promised speed is one that a measurement should at least show in nine of ten cases; it is low where no run was
     similar. GYM_BATCHNAV_RUNS names the file of the log; "off" keeps none.
 
@@ -115,13 +117,22 @@ class _Tuned:
 
 def _tuned_here(space: SearchSpace, known: list[Run], effort: _Effort, console: Console) -> _Tuned:
     """Explore, choose and measure on this machine; what was explored is added to ``known`` and to the log."""
+    from gym_batchnav.tuning.model import MIN_RUNS
     from gym_batchnav.tuning.tune import choose, explore, with_scenes
 
     with console.status("Loading scenes"):
         situation, limits = space.here()
-    if effort.explore:
+    count = effort.explore
+    counting = sum(run.situation.workload == situation.workload for run in known)
+    if not count and counting < MIN_RUNS:
+        count = MIN_RUNS
+        console.print(
+            f"The log has {counted(counting, 'run')} of --for {situation.workload}, of which {MIN_RUNS} are needed: "
+            f"measuring {count} settings, as with --explore {count}"
+        )
+    if count:
         with share_progress("Measuring") as show:
-            for run in explore(space.workload, situation, limits, effort.explore, effort.seconds, effort.seed, show):
+            for run in explore(space.workload, situation, limits, count, effort.seconds, effort.seed, show):
                 record_run(run.line())
                 known.append(run)
     choices = choose(known, situation, limits)

@@ -27,7 +27,10 @@ def view(
     host: Annotated[
         str, typer.Option(help="Address to serve; others than this machine need the token that is printed.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to serve; 0 for any free one.", min=0, max=2**16 - 1)] = 8080,
+    port: Annotated[
+        int | None,
+        typer.Option(help="Port to serve; 0 for any free one (default: the first free from 8080).", min=0, max=65535),
+    ] = None,
     token: Annotated[str | None, typer.Option(help="Token for --host (default: drawn).")] = None,
     browser: Annotated[bool, typer.Option(help="Open the address in a browser.")] = True,
     size: Annotated[int, typer.Option(help="Longer side of the agent's pictures in pixels.", min=32, max=1024)] = 256,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -66,9 +67,17 @@ def as_agent(agent: Acting) -> Agent:
     """Return an agent unchanged, or wrap a function from observations to actions [N] as an agent.
 
     Raises:
-        TypeError: ``agent`` is neither.
+        TypeError: ``agent`` is neither, or its methods take other arguments.
     """
     if isinstance(agent, Agent) and not isinstance(agent, type):
+        for method, taken in ((agent.reset, ("env",)), (agent.act, ("env", "observation", "begun"))):
+            try:
+                inspect.signature(method).bind(*taken)
+            except TypeError as error:
+                raise TypeError(
+                    f"{type(agent).__name__}.{method.__name__} must take ({', '.join(taken)}), see "
+                    f"gym_batchnav.evaluation.agents.Agent: {error}"
+                ) from error
         return agent
     if callable(agent) and not isinstance(agent, type):
         return _FunctionAgent(agent)

@@ -40,6 +40,20 @@ def user_file(name: str) -> Path | None:
     return path if path.is_file() else None
 
 
+def check_name(name: str, option: str = "policy") -> None:
+    """Raise ValueError unless a name is that of an agent, a policy file, a shipped policy or of an object in a module.
+
+    Args:
+        name: The name.
+        option: The keyword that gave the name, for errors.
+    """
+    if name not in NAMES and not is_in_module(name) and agent_file(name) is None:
+        raise ValueError(
+            f"{option}={name!r}: there is no such file: pass 'follower', 'mapper', 'random', a policy file, a shipped "
+            f"policy ({', '.join(shipped_policies())}), or 'module:function'"
+        )
+
+
 def named_agent(name: str, seed: int = 0, option: str = "policy") -> Agent:
     """Return the agent of a name.
 
@@ -59,12 +73,8 @@ def named_agent(name: str, seed: int = 0, option: str = "policy") -> Agent:
         return RandomAgent(seed)
     if name == MAPPER:
         return MapAgent()
-    if is_in_module(name):
-        return _from_module(name, option)
-    raise ValueError(
-        f"{option}={name!r}: there is no such file: pass 'follower', 'mapper', 'random', a policy file, a shipped "
-        f"policy ({', '.join(shipped_policies())}), or 'module:function'"
-    )
+    check_name(name, option)
+    return _from_module(name, option)
 
 
 def _from_module(name: str, option: str) -> Agent:
@@ -74,10 +84,12 @@ def _from_module(name: str, option: str) -> Agent:
     sys.path.insert(0, folder)
     try:
         found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
+    except ImportError as error:
         raise ValueError(
             f"{option}={name!r}: {error}: pass 'module:function' of a module that can be imported"
         ) from error
+    except AttributeError as error:
+        raise ValueError(f"{option}={name!r}: {error}: check the name after the colon") from error
     finally:
         if folder in sys.path:
             sys.path.remove(folder)

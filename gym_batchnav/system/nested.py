@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields, is_dataclass
 from typing import Any
@@ -36,6 +37,11 @@ def described(value: Any, leaf: Callable[[Any], Any]) -> Any:
     if isinstance(value, (tuple, list)):
         return [described(item, leaf) for item in value]
     return leaf(value)
+
+
+def finite(value: Any) -> Any:
+    """Return JSON values with None in place of NaN and infinity, which JSON does not have."""
+    return described(value, lambda leaf: None if isinstance(leaf, float) and not math.isfinite(leaf) else leaf)
 
 
 def class_of(value: Any) -> str:

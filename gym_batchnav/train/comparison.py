@@ -259,8 +259,8 @@ def _world(asked: Asked, policies: dict[str, ChosenAgent], beside: dict[str, Cho
         for name, value in given.items():
             if value is not None:
                 raise ValueError(
-                    f"{name}={value!r}: a policy file has the settings of its training; pass them for agents by name "
-                    "such as 'module:function'"
+                    f"{name}={value!r}: a policy file has the settings of its training, also the shipped one, which is "
+                    "evaluated by default; for another agent, pass policies='mapper' or 'module:function'"
                 )
         keywords = about.env_keywords()
         task = keywords["task"]

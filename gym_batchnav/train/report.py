@@ -25,6 +25,7 @@ from gym_batchnav.evaluation.statistics import (
     run_scores,
 )
 from gym_batchnav.evaluation.tables import episode_table, figures, longest_episodes, spread_episodes
+from gym_batchnav.system.nested import finite
 from gym_batchnav.system.storage import write_atomically
 from gym_batchnav.task.measures import main_measures
 from gym_batchnav.train.chosen_agents import POLICY
@@ -131,7 +132,7 @@ def write_report(comparison: Comparison, out: Path, found: Mapping[str, Any]) ->
         out: The folder, which must exist.
         found: What ``summary`` returned.
     """
-    write_atomically(out / "results.json", (json.dumps(found, indent=1) + "\n").encode())
+    write_atomically(out / "results.json", (json.dumps(finite(found), indent=1) + "\n").encode())
     write_atomically(out / "protocol.json", (json.dumps(protocol(comparison), indent=1) + "\n").encode())
     write_atomically(out / "episodes.csv", episode_table(comparison.env, comparison.results).encode())
     write_atomically(out / "scores.json", _scores(comparison).encode())

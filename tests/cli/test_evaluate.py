@@ -1,6 +1,7 @@
 """``gym-batchnav evaluate``: figures, files and errors."""
 
 import csv
+import io
 import json
 import sys
 from pathlib import Path
@@ -9,17 +10,21 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from PIL import Image
+from rich.console import Console
+from typer.testing import CliRunner
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("safetensors", reason="safetensors is not installed")
 
+from gym_batchnav.cli import app  # noqa: E402
 from gym_batchnav.cli import evaluate as commands  # noqa: E402
-from gym_batchnav.cli.evaluate_tables import stop_hint, tables  # noqa: E402
+from gym_batchnav.cli.evaluate_tables import print_tables, stop_hint, tables  # noqa: E402
 from gym_batchnav.evaluation import failures  # noqa: E402
 from gym_batchnav.evaluation.scores import read_scores  # noqa: E402
 from gym_batchnav.geometry import Camera  # noqa: E402
 from gym_batchnav.library.sources import assets_dir  # noqa: E402
 from gym_batchnav.system.extras import MissingExtraError  # noqa: E402
+from gym_batchnav.system.nested import finite  # noqa: E402
 from gym_batchnav.train.chosen_agents import SHIPPED_BLIND, SHIPPED_POLICY, choose_beside  # noqa: E402
 from gym_batchnav.train.comparison import Asked, make_comparison  # noqa: E402
 from gym_batchnav.train.policy import make_policy  # noqa: E402
@@ -353,6 +358,37 @@ def test_the_first_table_has_the_measures_of_the_task():
     }  # fmt: skip
     table = next(tables(found, "policy"))
     assert [column.header for column in table.columns] == ["agent", "cells visited", "steps"]
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_no_figure_is_cut_off_where_the_table_is_wider_than_the_terminal(terminal):
+    names = ("policy", "a_policy_with_a_long_name.safetensors")
+    figures = {"spl": 0.5, "spl_interval": [0.4, 0.6]}
+    causes = dict.fromkeys(failures.CAUSES, 1234)
+    found = {
+        "episodes": 3, "scenes": ["hall"], "measure": "spl", "agents": dict.fromkeys(names, figures),
+        "iqm": {name: {"iqm": 0.5, "iqm_interval": [0.4, 0.6]} for name in names}, "improvement": {},
+        "failures": dict.fromkeys(names, causes),
+        "by_distance": {name: [{"distance": "1-5 m", "episodes": 9, **figures}] for name in (*names, "x" * 60)},
+    }  # fmt: skip
+    text = io.StringIO()
+    print_tables(tables(found, "policy"), Console(file=text, width=40, force_terminal=terminal, color_system=None))
+    shown = text.getvalue()
+    assert "\u2026" not in shown and shown.count("0.40-0.60") == 2 + 2 + 3
+    assert names[1] in shown or terminal
+    if not terminal:
+        assert "time-out" in shown and shown.count(names[1]) == 3
+
+
+@pytest.mark.parametrize("option", ["--out", "--num-envs"])
+def test_options_before_a_subcommand_are_refused(option):
+    done = CliRunner().invoke(app, ["evaluate", option, "3", "merge", "report", "shards/1"])
+    assert isinstance(done.exception, ValueError) and f"{option} before 'merge' has no effect" in str(done.exception)
+
+
+def test_json_has_no_nan():
+    found = finite({"spl": float("nan"), "by_scene": [{"a": float("inf"), "b": 0.5}], "count": 3, "name": None})
+    assert found == {"spl": None, "by_scene": [{"a": None, "b": 0.5}], "count": 3, "name": None}
 
 
 def test_a_policy_that_never_stops_gets_a_hint():

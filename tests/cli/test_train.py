@@ -41,6 +41,21 @@ def test_help_is_quick_and_needs_no_torch():
     assert done.returncode == 0 and "--time-limit" in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--preset", "huge"), "--preset 'huge': choose one of 'cpu', 'cpu-long'"),
+        (("--config", "missing.toml"), "there is no run file 'missing.toml'"),
+        (("--logger", "wandb"), 'pip install "gym-batchnav[wandb]"'),
+    ],
+)
+def test_what_is_wrong_without_torch_is_said_before_it_is_imported(arguments, said, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.setattr(sys.modules[Display.__module__], "find_spec", lambda name: None)
+    done = CliRunner().invoke(app, ["train", *arguments])
+    assert said in str(done.exception)
+
+
 def test_an_unknown_policy_or_device_is_refused_before_anything_is_loaded(tmp_path):
     need_torch()
     for option in ("--policy", "--device"):
@@ -66,9 +81,12 @@ def test_flags_come_on_top_of_assignments_and_these_on_top_of_the_file(tmp_path,
 
     monkeypatch.setattr(run, "TrainingRun", stop)
     arguments = ["train", "--config", str(tmp_path / "run.toml"), "--set", "ppo.clip=0.1", "--set", "seed=2"]
-    done = CliRunner().invoke(app, [*arguments, "--num-envs", "8", "--logger", "jsonl", "--out", str(tmp_path / "out")])
+    done = CliRunner().invoke(
+        app,
+        [*arguments, "--num-envs", "8", "--logger", "jsonl", "--renderer", "embree", "--out", str(tmp_path / "out")],
+    )
     assert str(done.exception) == "--time-limit seen"
-    changes = {"ppo.gamma": 0.9, "ppo.clip": 0.1}
+    changes = {"ppo.gamma": 0.9, "ppo.clip": 0.1, "renderer": "embree"}
     expected = {"seed": 2, "num_envs": 8, "threads": 1, "time_limit": 120.0, "changes": changes, "loggers": ["jsonl"]}
     assert seen == expected
 
@@ -86,7 +104,10 @@ def test_the_remaining_time_is_never_more_than_the_limit_leaves(monkeypatch):
     assert "1:30 left" in text.getvalue()
     run.settings.time_limit, run.progress, now = None, 0.5, 1100.0
     display.show(run)
-    assert "2:30 left" in text.getvalue().splitlines()[1]
+    assert "2:30 left" in text.getvalue().splitlines()[1] and "--time-limit" not in text.getvalue()
+    run.progress, now = 0.17, 1200.0
+    display.show(run)
+    assert "left (--time-limit shortens it" in text.getvalue().splitlines()[2]
 
 
 @pytest.mark.slow

@@ -13,6 +13,11 @@ from gym_batchnav.library.sources import assets_dir
 SOURCE = """
 import numpy as np
 
+class Old:
+    def reset(self, env): ...
+
+    def act(self, observation): ...
+
 def stop(observation):
     return np.zeros(len(observation["goal"]), int)
 
@@ -77,9 +82,10 @@ def test_names_without_an_agent_are_refused(modules):
             "there is no such file: pass 'follower', 'mapper', .*shipped policy .explore_scan, pointnav_.*'module:f",
         ),
         ("runs/policy.safetensors", "there is no such file"),
-        ("own_agents_a:missing", "'missing'.*of a module that can be imported"),
+        ("own_agents_a:missing", "'missing': check the name after the colon"),
         ("own_agents_missing:stop", "No module named 'own_agents_missing'"),
         ("own_agents_a:number", "pass an object with reset and act"),
+        ("own_agents_a:Old", r"Old.act must take \(env, observation, begun\).*too many positional"),
     ):
         with pytest.raises(ValueError, match=match):
             named_agent(name)

@@ -103,7 +103,11 @@ def _on_common_axis(group: Sequence[Curve]) -> tuple[np.ndarray, np.ndarray]:
     """Return positions [P] that all curves of a group cover, and their values [curves, P] there."""
     if len(group) == 1:
         return group[0].x, group[0].y[None]
-    x = np.linspace(max(one.x[0] for one in group), min(one.x[-1] for one in group), NUM_POINTS)
+    first, last = max(one.x[0] for one in group), min(one.x[-1] for one in group)
+    if first > last:
+        names = ", ".join(one.name for one in group)
+        raise ValueError(f"the runs {names} differ in their seed alone, but have no range in common: plot them apart")
+    x = np.linspace(first, last, NUM_POINTS)
     return x, np.stack([np.interp(x, one.x, one.y) for one in group])
 
 

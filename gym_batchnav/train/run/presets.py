@@ -39,6 +39,7 @@ class Preset:
         task: The task, with its reward.
         num_episodes: Number of episodes to sample for a scene without any.
         device: ``"cpu"``, or ``"cuda"`` for networks and observations on an NVIDIA GPU.
+        renderer: See BatchNavEnv.
         threads: Number of threads that torch and Numba share; None is one per processor.
     """
 
@@ -55,6 +56,7 @@ class Preset:
     task: Task = field(default_factory=PointNav)
     num_episodes: int = 1000
     device: str = "cpu"
+    renderer: str = "auto"
     threads: int | None = None
 
     def make_env(self, **overrides: Any) -> BatchNavEnv:
@@ -87,6 +89,7 @@ class Preset:
             "camera": self.camera,
             "task": self.task,
             "obs_device": self.device,
+            "renderer": self.renderer,
         }
 
 

@@ -61,8 +61,10 @@ class RunSettings:
     def __post_init__(self) -> None:
         """Raise ValueError if a setting is invalid."""
         check_choice("preset", self.preset, tuple(PRESETS))
-        check_choice("policy", self.policy, (None, *POLICIES))
-        check_choice("device", self.device, (None, "cpu", "cuda"))
+        if self.policy is not None:
+            check_choice("policy", self.policy, tuple(POLICIES))
+        if self.device is not None:
+            check_choice("device", self.device, ("cpu", "cuda"))
         counts = {"frames": self.frames, "num_envs": self.num_envs, "threads": self.threads}
         check_counts(**{name: one for name, one in counts.items() if one is not None})
         if not 0 <= self.seed < 2**32:

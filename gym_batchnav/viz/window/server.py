@@ -25,15 +25,14 @@ _TOKEN = re.compile(r"[A-Za-z0-9_-]{16,128}")
 class WindowServer:
     """Serves a window until it is closed.
 
-    On this machine alone, no token is asked for, and a port that is taken gives way to the next free one. Browsers
-    reach it as ``localhost`` or 127.0.0.1, and pages of other sites do not. A window that others can reach is shown
-    only to those who know its token. The connection is not encrypted: on networks that others read, forward the port
-    through SSH instead.
+    On this machine alone, no token is asked for. Browsers reach it as ``localhost`` or 127.0.0.1, and pages of other
+    sites do not. A window that others can reach is shown only to those who know its token. The connection is not
+    encrypted: on networks that others read, forward the port through SSH instead.
 
     Args:
         host: ``"127.0.0.1"`` or ``"localhost"`` for this machine alone, or the address of a network interface to
             serve; ``"0.0.0.0"`` serves all.
-        port: The port; 0 for any free one.
+        port: The port; 0 for any free one. By default the first free one from 8080 on, or 8080 itself for others.
         token: 16 to 128 letters, digits, ``-`` or ``_`` that open a window that others can reach; drawn if not given.
 
     Attributes:
@@ -45,9 +44,9 @@ class WindowServer:
         MissingExtraError: The extra ``[view]`` is not installed.
     """
 
-    def __init__(self, host: str = LOCAL, port: int = PORT, token: str | None = None) -> None:
+    def __init__(self, host: str = LOCAL, port: int | None = None, token: str | None = None) -> None:
         is_local = is_loopback(host)
-        if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port < 2**16:
+        if port is not None and (isinstance(port, bool) or not isinstance(port, int) or not 0 <= port < 2**16):
             raise ValueError(f"port={port!r}: pass a whole number from 0 to 65535")
         if token is not None and not _TOKEN.fullmatch(token):
             raise ValueError("token=...: pass 16 to 128 letters, digits, - or _, or none to have one drawn")
@@ -70,14 +69,19 @@ class WindowServer:
         _admit_only(self.viser, lambda request: has_pass(request, gate_pass))
         inner = self.viser.get_port()
         try:
-            if is_local:
-                self._gate = _on_free_port(port, lambda free: Gate(LOCAL, free, inner, gate_pass))
-            else:
+            if not is_local:
                 token = token or secrets.token_urlsafe(24)
-                self._gate = Gate(host, port, inner, gate_pass, token)
+                self._gate = Gate(host, PORT if port is None else port, inner, gate_pass, token)
+            elif port is None:
+                self._gate = _on_free_port(PORT, lambda free: Gate(LOCAL, free, inner, gate_pass))
+            else:
+                self._gate = Gate(LOCAL, port, inner, gate_pass)
         except OSError as error:
             self.close()
-            raise ValueError(f"port={port} of host={host!r}: {error.strerror or error}: choose another port") from error
+            wanted = PORT if port is None else port
+            raise ValueError(
+                f"port={wanted} of host={host!r}: {error.strerror or error}: choose another port"
+            ) from error
         name = LOCAL if is_local or host == "0.0.0.0" else host
         name = "::1" if name == "::" else name  # asyncio serves IPv6 alone there
         name = f"[{name}]" if ":" in name else name

@@ -18,7 +18,7 @@ from gym_batchnav.system.notices import warn_user
 from gym_batchnav.system.numbers import check_between, check_counts
 from gym_batchnav.viz.window.pace import Pace
 from gym_batchnav.viz.window.page import Page
-from gym_batchnav.viz.window.server import LOCAL, PORT, WindowServer
+from gym_batchnav.viz.window.server import LOCAL, WindowServer
 from gym_batchnav.viz.window.snapshot import Photographer, Snapshot
 
 PERIOD = 0.1  # seconds between two snapshots, at least
@@ -137,7 +137,7 @@ def serve(
     env: VectorEnv,
     *,
     host: str = LOCAL,
-    port: int = PORT,
+    port: int | None = None,
     token: str | None = None,
     share: float = SHARE,
     size: int = 192,
@@ -150,7 +150,7 @@ def serve(
     Args:
         env: The batch, with or without wrappers.
         host: See ``WindowServer``; by default only this machine reaches the window.
-        port: The port; 0 for any free one.
+        port: The port; 0 for any free one. By default the first free one from 8080 on.
         token: See ``WindowServer``.
         share: The share of the time that taking snapshots may cost, 0.001 to 1; drawing them, in a thread of its own,
             may cost as much again.

@@ -3,6 +3,7 @@
 import json
 import sys
 import types
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ from gym_batchnav.train.run import loggers as loggers_module  # noqa: E402
 from gym_batchnav.train.run.config import parse_assignment, read_config, with_changes  # noqa: E402
 from gym_batchnav.train.run.log import draw_curve  # noqa: E402
 from gym_batchnav.train.run.loggers import make_loggers  # noqa: E402
-from gym_batchnav.train.run.plot import draw_curves, grouped, read_curve  # noqa: E402
+from gym_batchnav.train.run.plot import Curve, draw_curves, grouped, read_curve  # noqa: E402
 from gym_batchnav.train.run.presets import FOLDER, PRESETS, Preset  # noqa: E402
 from gym_batchnav.train.run.settings import (  # noqa: E402
     RunSettings,
@@ -293,6 +294,11 @@ class TestPlot:
         axes, empty = (figure.axes[0] for figure in drawn)
         assert axes.lines[0].get_ydata().tolist() == [0, -1, -2, -3] and axes.get_ylim()[0] < -3
         assert not empty.lines
+
+    def test_seeds_without_a_common_range_are_named(self):
+        none = [Curve(name, "same", np.array(x), np.zeros(2), []) for name, x in (("a", [0, 1]), ("b", [2, 3]))]
+        with pytest.raises(ValueError, match="the runs a, b differ in their seed alone"):
+            draw_curves(none, Path("never.png"), "spl", "hours")
 
     def test_what_cannot_be_drawn(self, tmp_path):
         with pytest.raises(FileNotFoundError, match="there is no run in"):

@@ -20,6 +20,7 @@ from websockets.sync.client import connect
 from websockets.typing import Subprotocol
 from websockets.uri import parse_uri
 
+from gym_batchnav.viz.window import server as server_module
 from gym_batchnav.viz.window.gate import PASS
 from gym_batchnav.viz.window.server import WindowServer, is_loopback
 
@@ -147,15 +148,17 @@ def test_a_window_on_all_ipv6_addresses_names_one_that_is_served():
         server.close()
 
 
-def test_a_local_port_that_is_taken_gives_way_and_another_is_an_error():
+def test_the_default_port_gives_way_if_it_is_taken_and_a_chosen_one_is_an_error(monkeypatch):
     first = WindowServer("127.0.0.1", 0)
     try:
         port = urllib.parse.urlsplit(first.url).port
-        second = WindowServer("127.0.0.1", port)
+        monkeypatch.setattr(server_module, "PORT", port)
+        second = WindowServer("127.0.0.1")
         assert port < urllib.parse.urlsplit(second.url).port < port + 100
         second.close()
-        with pytest.raises(ValueError, match=f"port={port} of host='0.0.0.0'.*choose another port"):
-            WindowServer("0.0.0.0", port)
+        for host in ("127.0.0.1", "0.0.0.0"):
+            with pytest.raises(ValueError, match=f"port={port} of host='{host}'.*choose another port"):
+                WindowServer(host, port)
     finally:
         first.close()
 
