@@ -20,8 +20,11 @@ def _use_kernel_cache() -> None:
 
 _use_kernel_cache()
 
-ENTRY: dict[str, Any] = {"cache": True, "nogil": True, "no_cfunc_wrapper": True}  # for kernels that Python calls
+# Divisions by zero give inf or NaN, as in NumPy: tests for zero and errors that none catches would cost time.
+_OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy"}
+ENTRY: dict[str, Any] = {**_OPTIONS, "no_cfunc_wrapper": True}  # for kernels that Python calls
 INNER: dict[str, Any] = {**ENTRY, "no_cpython_wrapper": True}  # for kernels that only kernels call
+SMALL: dict[str, Any] = {**INNER, "inline": "always"}  # for kernels of a few lines, compiled within their callers
 
 # A kernel is compiled once more for each narrow integer type and each literal that it is called with, so kernels pass
 # each other integers cast by this. Numba's ``int(...)`` keeps the type. mypy does not accept np.int64 as an int.

@@ -95,7 +95,7 @@ def test_each_view_shows_its_own_bodies(renderer):
     assert pictures["depth"][1, 8, 8, 0] == pytest.approx(0.8 / camera.max_depth, abs=1e-4)
 
 
-def test_refreshed_views_follow_bodies_that_move():
+def test_refreshed_views_follow_bodies_that_move_and_change_their_shapes():
     shapes = SceneLibrary.from_scenes(SHAPES)
     drawer = make_renderer("embree", SceneLibrary.from_scenes([box_room()]), bodies=shapes)
     target = drawer.target(Camera(16, 16), ("semantic",), 2)
@@ -112,6 +112,8 @@ def test_refreshed_views_follow_bodies_that_move():
     assert shown(3.9) == [False, False]
     assert shown(-2.0) == [True, False]
     assert shown(None) == [False, False]
+    shapes.put(0, scene_of("high", box((-0.2, 50, -0.2), (0.2, 51, 0.2))))
+    assert shown(-2.0) == [False, False]
     drawer.close()
 
 

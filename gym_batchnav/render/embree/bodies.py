@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit
 
 from gym_batchnav.render.embree.packet import DIRECTION, FAR, HIT, NORMAL, NOTHING, ORIGIN, SHOWN, Optics
-from gym_batchnav.system.jit import INNER, to_int64
+from gym_batchnav.system.jit import INNER, SMALL, to_int64
 
 
 class Bodies(NamedTuple):
@@ -135,7 +135,7 @@ def take_hits(
             packet[SHOWN + 16 * k + lane] = of_body[SHOWN + 16 * k + lane]
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def _within(pixel: np.float32, size: int) -> int:
     """Return a pixel as an integer from 0 to ``size``."""
     return to_int64(min(max(pixel, np.float32(0.0)), np.float32(size)))
@@ -159,7 +159,7 @@ def light_on_body(light: np.ndarray, pose: np.ndarray, out: np.ndarray) -> None:
         out[k] = pose[0, k] * light[0] + pose[1, k] * light[1] + pose[2, k] * light[2]
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def any_hit(packet: np.ndarray) -> bool:
     """Return whether a ray of a packet hit something."""
     hit = False

@@ -59,7 +59,6 @@ class Embree:
         num_rays: The number of rays that the processor traces at once: 16 with AVX-512, 8 with AVX, else 4.
         intersect: Address of the function that traces ``num_rays`` rays. Wider packets work everywhere, but Embree
             then traces them ray by ray.
-        alpha_filter: Address of the filter that is called for hits of masked triangles.
 
     Raises:
         RuntimeError: If the package or library is missing, or Embree cannot run on this processor.
@@ -73,8 +72,12 @@ class Embree:
         self.num_rays = next(native, 4)
         function = getattr(self._library, f"rtcIntersect{self.num_rays}")
         self.intersect = ctypes.cast(function, ctypes.c_void_p).value or 0
-        self.alpha_filter: int = alpha_filter().address
         _release_with(self, self._library.rtcReleaseDevice, self._device)
+
+    @property
+    def alpha_filter(self) -> int:
+        """Address of the filter that is called for hits of masked triangles; it is compiled when first needed."""
+        return int(alpha_filter().address)
 
     def build_tree(self, scene: Scene, cull: bool, semantic_ids: SemanticIds | None = None) -> RayTree:
         """Build the tree of a scene's triangles.

@@ -41,7 +41,7 @@ from gym_batchnav.render.embree.surface import (
     WRAP_U,
     WRAP_V,
 )
-from gym_batchnav.system.jit import INNER
+from gym_batchnav.system.jit import INNER, SMALL
 
 
 @cache
@@ -152,7 +152,7 @@ def _footprint(
         ax = axes[axis, 0]
         ay = axes[axis, 1]
         az = axes[axis, 2]
-        slope = np.divide(nx * ax + ny * ay + nz * az, nx * dx + ny * dy + nz * dz)
+        slope = (nx * ax + ny * ay + nz * az) / (nx * dx + ny * dy + nz * dz)
         px = distance * (ax - dx * slope)
         py = distance * (ay - dy * slope)
         pz = distance * (az - dz * slope)
@@ -162,7 +162,7 @@ def _footprint(
     return longest
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def _mix_alpha(words: np.ndarray, u: np.float32, v: np.float32) -> np.float32:
     """Return the weighted alpha of the corners' colours."""
     mixed = (np.float32(1.0) - u - v) * np.float32((words[COLOR] >> 24) & 255)
@@ -188,7 +188,7 @@ def _bilinear_alpha(surfaces: Surfaces, material: np.ndarray, level: int, u: np.
     return total
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def _alpha(texel: int) -> np.float32:
     """Return the alpha of a texel, from 0 to 255."""
     return np.float32((texel >> 24) & 255)

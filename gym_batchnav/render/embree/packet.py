@@ -14,7 +14,7 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-from gym_batchnav.system.jit import INNER
+from gym_batchnav.system.jit import INNER, SMALL
 
 LANES = 16
 
@@ -289,7 +289,7 @@ def aim(
         packet[HIT + lane] = NOTHING
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def _copy_lanes(to: int, source: int, width: int) -> None:
     """Copy 8 or 4 words between two addresses as a vector: Embree's vector loads would wait for single words."""
     if width == 8:

@@ -13,6 +13,7 @@ from numba import carray, njit
 
 from gym_batchnav.geometry import Camera
 from gym_batchnav.render.embree.bodies import (
+    Bodies,
     any_hit,
     center_of_body,
     light_on_body,
@@ -32,14 +33,12 @@ from gym_batchnav.render.embree.packet import (
     SHOWN,
     TRIANGLE,
     Optics,
-    Surfaces,
-    filter_hits,
     intersect,
     new_packets,
     pointer,
     start_view,
 )
-from gym_batchnav.render.embree.trace import Shading, Tracer, Views, shade_hits
+from gym_batchnav.render.embree.trace import Shading, Tracer, Views, filter_masked, shade_hits
 from gym_batchnav.system.jit import ENTRY, INNER, to_int64
 from gym_batchnav.system.parallel import for_each
 
@@ -120,20 +119,28 @@ def _packet_means(changes: np.ndarray, rows: int, columns: int) -> np.ndarray:
 
 @njit(**ENTRY)
 def draw_rays(
-    tracer: Tracer, views: Views, table: RayTable, optics: Optics, shading: Shading, bands: int, out: RayOutput
+    tracer: Tracer,
+    views: Views,
+    bodies: Bodies | None,
+    table: RayTable,
+    optics: Optics,
+    shading: Shading | None,
+    bands: int,
+    out: RayOutput,
 ) -> None:
     """Draw any of the five sensors.
 
     Args:
         tracer: Embree's functions.
         views: The views.
+        bodies: Moving bodies, or None.
         table: The rays of the camera.
         optics: Size and encoding of the pictures; its image plane is not read.
-        shading: Inputs of shading; read for colours and masked triangles.
+        shading: Inputs of shading; None if neither colours are drawn nor triangles masked.
         bands: Number of bands per view, so that a few views can keep all threads busy.
         out: The pictures, written.
     """
-    for_each(_draw_band, len(views.order) * bands, (bands, tracer, views, table, optics, shading, out))
+    for_each(_draw_band, len(views.order) * bands, (bands, tracer, views, bodies, table, optics, shading, out))
 
 
 @njit(**INNER)
@@ -142,9 +149,10 @@ def _draw_band(
     bands: int,
     tracer: Tracer,
     views: Views,
+    bodies: Bodies | None,
     table: RayTable,
     optics: Optics,
-    shading: Shading,
+    shading: Shading | None,
     out: RayOutput,
 ) -> None:
     """Draw band ``item % bands`` of view ``views.order[item // bands]``."""
@@ -162,13 +170,16 @@ def _draw_band(
     own = new_packets(to_int64(1))  # of bodies
     floats = packet.view(np.float32)
     shown_by = np.zeros(16, np.int32)  # the bodies' object ids plus 1, 0 for the scene
-    first_body = views.bodies.first[n]
-    centers = np.empty((views.bodies.first[n + 1] - first_body, 3), np.float32)
-    for body in range(len(centers)):
-        row = first_body + body
-        center_of_body(views.bodies.pose[row], views.bodies.spheres[views.bodies.slot[row]], centers[body])
+    if bodies is not None:
+        first_body = bodies.first[n]
+        centers = np.empty((bodies.first[n + 1] - first_body, 3), np.float32)
+        for body in range(len(centers)):
+            row = first_body + body
+            center_of_body(bodies.pose[row], bodies.spheres[bodies.slot[row]], centers[body])
     start_view(packet, floats, view, optics.near)
-    _filter(packet, floats, axes, table, shading, tracer, slot)
+    if shading is not None:
+        filter_masked(packet, floats, axes, shading, tracer, slot)
+    floats[PARALLEL] = table.parallel
     eye = _eye(floats)
     for y in range(first_row, last_row, 4):
         for x in range(0, optics.width, 4):
@@ -176,57 +187,42 @@ def _draw_band(
             _set_axes(floats, axes)
             _aim(packet, floats, view, eye, table.rays, x, y)
             intersect(tracer.function, tracer.num_rays, slot.tree, packet, narrow)
-            if rgb.size:
-                _shade(packets, views.lights[n], axes, table, shading, slot)
+            if shading is not None:
+                if rgb.size:
+                    _shade(packets, views.lights[n], axes, table, shading, slot)
             shown_by[:] = 0
-            for body in range(len(centers)):
-                row = first_body + body
-                if may_meet(floats, centers[body], views.bodies.spheres[views.bodies.slot[row], 3]):
-                    _add_body(
-                        packet,
-                        floats,
-                        shown_by,
-                        own,
-                        narrow,
-                        x,
-                        y,
-                        n,
-                        row,
-                        tracer,
-                        views,
-                        table,
-                        optics,
-                        shading,
-                        rgb.size > 0,
-                    )
+            if bodies is not None:
+                for body in range(len(centers)):
+                    row = first_body + body
+                    if may_meet(floats, centers[body], bodies.spheres[bodies.slot[row], 3]):
+                        _add_body(
+                            packet,
+                            floats,
+                            shown_by,
+                            own,
+                            narrow,
+                            x,
+                            y,
+                            n,
+                            row,
+                            tracer,
+                            views,
+                            bodies,
+                            table,
+                            optics,
+                            shading,
+                            rgb.size > 0,
+                        )
             _write_geometry(packet, floats, shown_by, view, slot, optics, out, n, x, y)
-            if rgb.size:
-                for lane in range(16):
-                    column = x + (lane & 3)
-                    row = y + (lane >> 2)
-                    if column < optics.width and row < optics.height:
-                        hit = packet[HIT + lane] != NOTHING
-                        for k in range(3):
-                            rgb[row, column, k] = shading.encode[packet[SHOWN + 16 * k + lane]] if hit else 0
-
-
-@njit(**INNER)
-def _filter(
-    packet: np.ndarray,
-    floats: np.ndarray,
-    axes: np.ndarray,
-    table: RayTable,
-    shading: Shading,
-    tracer: Tracer,
-    slot: np.record,
-) -> None:
-    """Make Embree filter the hits of a slot's masked triangles, if it has any."""
-    if slot.masked != 0:
-        starts = np.int64(shading.level_starts.ctypes.data)
-        last = len(shading.level_starts) - 1
-        surfaces = Surfaces(slot.triangles, slot.materials, slot.texels, slot.num_textures, last, starts)
-        filter_hits(packet, floats, axes, tracer.hit_filter, surfaces)
-        floats[PARALLEL] = table.parallel
+            if shading is not None:
+                if rgb.size:
+                    for lane in range(16):
+                        column = x + (lane & 3)
+                        row = y + (lane >> 2)
+                        if column < optics.width and row < optics.height:
+                            hit = packet[HIT + lane] != NOTHING
+                            for k in range(3):
+                                rgb[row, column, k] = shading.encode[packet[SHOWN + 16 * k + lane]] if hit else 0
 
 
 @njit(**INNER)
@@ -274,9 +270,10 @@ def _add_body(
     row: int,
     tracer: Tracer,
     views: Views,
+    bodies: Bodies,
     table: RayTable,
     optics: Optics,
-    shading: Shading,
+    shading: Shading | None,
     colored: bool,
 ) -> None:
     """Trace rays that have been traced through the scene through a body; keep the nearer hits.
@@ -293,13 +290,14 @@ def _add_body(
         row: The body's.
         tracer: Embree's functions.
         views: The views.
+        bodies: The bodies.
         table: The rays of the camera.
         optics: The camera.
-        shading: Inputs of shading.
+        shading: Inputs of shading, or None.
         colored: Whether colours are drawn.
     """
-    slot = views.bodies.table[views.bodies.slot[row]]
-    pose = views.bodies.pose[row]
+    slot = bodies.table[bodies.slot[row]]
+    pose = bodies.pose[row]
     view = np.empty((4, 4), np.float32)
     axes = np.empty((2, 3), np.float32)
     view_of_body(views.matrices[n], pose, view)
@@ -307,18 +305,21 @@ def _add_body(
     of_body = own[0]
     distances = of_body.view(np.float32)
     start_view(of_body, distances, view, optics.near)
-    _filter(of_body, distances, axes, table, shading, tracer, slot)
+    if shading is not None:
+        filter_masked(of_body, distances, axes, shading, tracer, slot)
+    distances[PARALLEL] = table.parallel
     _aim(of_body, distances, view, _eye(distances), table.rays, x, y)
     for lane in range(16):
         distances[FAR + lane] = floats[FAR + lane]
     intersect(tracer.function, tracer.num_rays, slot.tree, of_body, narrow)
     if not any_hit(of_body):
         return
-    if colored:
-        light = np.empty(3, np.float32)
-        light_on_body(views.lights[n], pose, light)
-        _shade(own, light, axes, table, shading, slot)
-    take_hits(packet, floats, shown_by, of_body, pose, views.bodies.object_id[row])
+    if shading is not None:
+        if colored:
+            light = np.empty(3, np.float32)
+            light_on_body(views.lights[n], pose, light)
+            _shade(own, light, axes, table, shading, slot)
+    take_hits(packet, floats, shown_by, of_body, pose, bodies.object_id[row])
 
 
 @njit(**INNER)
@@ -397,7 +398,7 @@ def _write_geometry(
             nz = floats[NORMAL + 32 + lane]
             away = nx * floats[DIRECTION + lane] + ny * floats[DIRECTION + 16 + lane]
             away += nz * floats[DIRECTION + 32 + lane]
-            scale = np.divide(np.float32(1.0), np.sqrt(nx * nx + ny * ny + nz * nz))
+            scale = np.float32(1.0) / np.sqrt(nx * nx + ny * ny + nz * nz)
             scale = -scale if away > np.float32(0.0) else scale
             for k in range(3):
                 turned = (view[k, 0] * nx + view[k, 1] * ny + view[k, 2] * nz) * scale

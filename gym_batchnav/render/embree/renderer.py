@@ -5,8 +5,11 @@ from __future__ import annotations
 import platform
 from pathlib import Path
 
+import numpy as np
+
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.library import SceneLibrary
+from gym_batchnav.render.bodies import body_spheres
 from gym_batchnav.render.checks import check_target, closed_error
 from gym_batchnav.render.embree.device import TreePreparer, shared_embree
 from gym_batchnav.render.embree.surface import SurfacePreparer
@@ -22,6 +25,9 @@ class EmbreeRenderer:
         library: The scenes.
         semantic_ids: What the sensor ``"semantic"`` draws; the ids of objects by default.
         bodies: The shapes of moving bodies, one per slot; None for none.
+
+    Attributes:
+        spheres: [S, 4] float32, the bounding spheres of the bodies.
 
     Raises:
         RuntimeError: If Embree is not installed or cannot run here.
@@ -43,7 +49,8 @@ class EmbreeRenderer:
         self._closed = False
         self._keys: dict[tuple[SceneLibrary, TreePreparer | SurfacePreparer], int] = {}
         self._tables: dict[tuple[SceneLibrary, int, int], SlotTable] = {}
-        self._generation = library.generation  # at which the tables were filled
+        self._generations = self._current_generations()  # at which the tables were filled
+        self.spheres = _spheres(bodies)
 
     def target(
         self,
@@ -96,11 +103,16 @@ class EmbreeRenderer:
         return self._tables[key]
 
     def follow_library(self) -> None:
-        """Update all slot tables and release scenes that have left the library."""
-        if self._generation != self.library.generation:
+        """Update the tables of scenes and of bodies, and release what has left the libraries."""
+        generations = self._current_generations()
+        if self._generations != generations:
             for table in self._tables.values():
                 table.mirror()
-            self._generation = self.library.generation
+            self.spheres = _spheres(self.bodies)
+            self._generations = generations
+
+    def _current_generations(self) -> tuple[int, ...]:
+        return tuple(one.generation for one in (self.library, self.bodies) if one is not None)
 
     def _tree_preparer(self, library: SceneLibrary, cull: bool) -> TreePreparer:
         """Return the preparer of ray trees; a body's triangles need no ids, since the whole body has one."""
@@ -127,6 +139,13 @@ class EmbreeRenderer:
             table.clear()  # targets may keep the tables
         self._keys.clear()
         self._tables.clear()
+
+
+def _spheres(bodies: SceneLibrary | None) -> np.ndarray:
+    """Return the bounding spheres [S, 4] float32 of a library of bodies."""
+    if bodies is None:
+        return np.zeros((0, 4), np.float32)
+    return body_spheres(np.stack([bodies.scene(slot).bounds for slot in range(bodies.num_slots)]))
 
 
 def processor_name() -> str:

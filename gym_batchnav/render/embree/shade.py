@@ -39,7 +39,7 @@ from gym_batchnav.render.embree.packet import (
 )
 from gym_batchnav.render.embree.surface import GRADIENT_U, GRADIENT_V, NEAREST_BIT, U0, U1, U2, V0, V1, V2
 from gym_batchnav.scene.scene import MIRROR, REPEAT
-from gym_batchnav.system.jit import INNER, to_int64
+from gym_batchnav.system.jit import INNER, SMALL, to_int64
 
 LOG2_ERROR = 4e-5  # of the logarithm in find_levels
 
@@ -113,7 +113,7 @@ def find_shine(floats: np.ndarray, light: np.ndarray, brightness: np.ndarray) ->
         nz = floats[NORMAL + 32 + lane]
         away = nx * floats[DIRECTION + lane] + ny * floats[DIRECTION + 16 + lane]
         away += nz * floats[DIRECTION + 32 + lane]
-        cosine = np.divide(nx * lx + ny * ly + nz * lz, np.sqrt(nx * nx + ny * ny + nz * nz))
+        cosine = (nx * lx + ny * ly + nz * lz) / np.sqrt(nx * nx + ny * ny + nz * nz)
         cosine = -cosine if away > np.float32(0.0) else cosine
         floats[SHINE + lane] = ambient + diffuse * max(np.float32(0.0), cosine)
 
@@ -152,7 +152,7 @@ def find_footprints(floats: np.ndarray, axes: np.ndarray) -> None:
         dy = floats[DIRECTION + 16 + lane]
         dz = floats[DIRECTION + 32 + lane]
         t = floats[FAR + lane]
-        over = np.divide(np.float32(1.0), nx * dx + ny * dy + nz * dz)
+        over = np.float32(1.0) / (nx * dx + ny * dy + nz * dz)
         slope_a = (nx * ax + ny * ay + nz * az) * over
         slope_b = (nx * bx + ny * by + nz * bz) * over
         px = t * (ax - dx * slope_a)
@@ -244,7 +244,7 @@ def find_texels(packet: np.ndarray, floats: np.ndarray, size: int, num_textures:
             floats[WITHIN + 32 * k + 16 + lane] = down
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def level_start(level_starts: np.ndarray, num_textures: int, level: int, side: int, texture: int) -> int:
     """Return the index in a texture pool of a texture's first texel on a mip level with ``side`` texels per side."""
     return num_textures * level_starts[level] + texture * side * side
@@ -270,7 +270,7 @@ def neighbours(at: np.float32, side: np.int32, mode: np.int32, finest: bool) -> 
     return wrap_texel(first, side, wrap), wrap_texel(np.int32(first + 1), side, wrap), position
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def wrap_texel(texel: np.int32, side: np.int32, mode: np.int32) -> np.int32:
     """Return a texel's row or column wrapped into the texture; ``side`` is a power of two."""
     last = np.int32(side - 1)
@@ -281,7 +281,7 @@ def wrap_texel(texel: np.int32, side: np.int32, mode: np.int32) -> np.int32:
     return np.int32(texel & last) if mode == REPEAT else mirrored if mode == MIRROR else clamped
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def row_of(index: np.int32) -> np.uint32:
     """Return an index that is not negative as an unsigned one, for which Numba generates no test of the sign."""
     return np.uint32(index)
@@ -313,7 +313,7 @@ def blend_texels(packet: np.ndarray, floats: np.ndarray) -> None:
                 floats[COLOR + 32 + lane] += weight * _decode(np.int32((texel >> 16) & 255))
 
 
-@njit(**INNER, fastmath={"contract"})
+@njit(**SMALL)  # its callers contract
 def _decode(byte: np.int32) -> np.float32:
     """Return the linear light of an sRGB byte, within 0.004 bytes of the standard."""
     x = np.float32(byte) * np.float32(1 / 255)
@@ -340,4 +340,6 @@ def finish_colors(packet: np.ndarray, floats: np.ndarray, steps: np.float32) -> 
             mixed += u * np.float32(np.int32(color_1 & 255)) + v * np.float32(np.int32(color_2 & 255))
             light = floats[SHINE + lane] * floats[FACTOR + 16 * channel + lane] * mixed * (steps * np.float32(1 / 255))
             texture = floats[COLOR + 16 * channel + lane] if packet[TEXTURE + lane] >= 0 else one
-            packet[SHOWN + 16 * channel + lane] = np.int32(min(light * texture, steps) + half)
+            color = light * texture
+            color = min(color, steps) if color > np.float32(0.0) else np.float32(0.0)  # 0 for NaN
+            packet[SHOWN + 16 * channel + lane] = np.int32(color + half)

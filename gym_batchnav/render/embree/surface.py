@@ -9,7 +9,7 @@ from numba import njit
 
 from gym_batchnav.render.textures import TexturePool, build_texture_pool, material_factors, texture_coordinates
 from gym_batchnav.scene.scene import MASK, NEAREST, Scene
-from gym_batchnav.system.jit import ENTRY, INNER
+from gym_batchnav.system.jit import ENTRY, SMALL
 
 # The texture mapping of a triangle, its colours and its material.
 TRIANGLE_RECORD = np.dtype(
@@ -69,7 +69,7 @@ class Surface:
     """The appearance of a scene's triangles."""
 
     triangles: np.ndarray  # [T] TRIANGLE_RECORD, 64-byte aligned: a record is one cache line
-    materials: np.ndarray  # [M] MATERIAL_RECORD
+    materials: np.ndarray  # [M] MATERIAL_RECORD, at least one
     pool: TexturePool
 
     @property
@@ -111,9 +111,7 @@ def build_surface(scene: Scene, size: int) -> Surface:
     check_rows(scene, "materials.texture", materials.texture, -1, len(scene.textures))
     triangles = _aligned(len(scene.triangles), TRIANGLE_RECORD)
     rows = triangles.view(np.float32).reshape(len(triangles), TRIANGLE_WORDS)
-    if scene.uvs is None:
-        rows[:, :COLOR] = 0
-    else:
+    if scene.uvs is not None:
         _map_textures(scene.vertices, scene.triangles, texture_coordinates(scene.uvs), rows)
     triangles["color"] = 255
     if scene.colors is not None:
@@ -123,8 +121,8 @@ def build_surface(scene: Scene, size: int) -> Surface:
 
 
 def _aligned(count: int, record: np.dtype) -> np.ndarray:
-    """Return [count] undefined records on a 64-byte boundary."""
-    buffer = np.empty(count * record.itemsize + 64, np.uint8)
+    """Return [count] zeroed records on a 64-byte boundary, followed by one more: misses read the first record."""
+    buffer = np.zeros((count + 1) * record.itemsize + 64, np.uint8)
     start = -buffer.ctypes.data % 64
     return buffer[start : start + count * record.itemsize].view(record)
 
@@ -192,15 +190,17 @@ def _map_textures(vertices: np.ndarray, triangles: np.ndarray, uvs: np.ndarray, 
             rows[t, GRADIENT_U + 3 * c + 2] = _bounded(along_a * to_az + along_b * to_bz)
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def _bounded(gradient: float) -> float:
     """Return a gradient that float32 can hold; 0 for NaN."""
     return min(max(gradient, -1e9), 1e9) if gradient == gradient else 0.0
 
 
 def _material_records(scene: Scene) -> np.ndarray:
-    """Return the records [M] MATERIAL_RECORD of a scene's materials."""
+    """Return the records [M] MATERIAL_RECORD of a scene's materials, or of one if it has none: misses read it."""
     materials = scene.materials
+    if not len(materials):
+        return np.array([(1, 0, -1, 0, 0)], MATERIAL_RECORD)
     records = np.zeros(len(materials), MATERIAL_RECORD)
     records["factor"] = material_factors(materials)
     records["cutoff"] = np.where(materials.alpha_mode == MASK, materials.alpha_cutoff, 0)

@@ -11,7 +11,7 @@ from numba import get_num_threads, set_num_threads
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.render.api import SENSOR_FORMATS, InFlight, empty_pictures
-from gym_batchnav.render.bodies import BodyViews, body_spheres
+from gym_batchnav.render.bodies import BodyViews
 from gym_batchnav.render.checks import check_rigid, check_slots, needs_ray_table
 from gym_batchnav.render.embree.bodies import Bodies
 from gym_batchnav.render.embree.packet import Optics
@@ -49,7 +49,6 @@ class EmbreeTarget:
         table = partial(renderer.slot_table, cull=camera.cull_backfaces, size=size, masked_only="rgb" not in sensors)
         self._slots = table(renderer.library)
         self._bodies = None if renderer.bodies is None else table(renderer.bodies)
-        self._spheres = np.zeros((0, 4), np.float32) if renderer.bodies is None else _spheres(renderer.bodies)
         self._sets = [empty_pictures(camera, sensors, num_views) for _ in range(buffers)]
         self._next_set = 0
         self._in_flight: InFlight[dict[str, np.ndarray]] = InFlight(buffers)
@@ -108,8 +107,8 @@ class EmbreeTarget:
         self._in_flight.check_space()
         self._check(slots, views)
         bodies = BodyViews.none() if bodies is None else bodies
-        bodies.check(len(slots), len(self._spheres))
         self._renderer.follow_library()
+        bodies.check(len(slots), len(self._renderer.spheres))
         # Always copy: the kernel would be compiled again for arrays that are read-only or not contiguous.
         slots = np.array(slots, np.int64, order="C")
         views = np.array(views, np.float32, order="C")
@@ -158,29 +157,26 @@ class EmbreeTarget:
         with PARALLEL_KERNELS:
             set_num_threads(1 if few else threads)
             try:
-                tracer = Tracer(embree.intersect, embree.num_rays, embree.alpha_filter)
-                moving = self._moving(bodies, len(slots))
-                drawn = Views(self._slots.table, slots, order, views, light_directions(views), moving)
+                masked = self._slots.masked or (self._bodies is not None and self._bodies.masked)
+                tracer = Tracer(embree.intersect, embree.num_rays, embree.alpha_filter if masked else 0)
+                moving = None if self._bodies is None else self._moving(bodies, len(slots), self._bodies.table)
+                shading = self._shading if masked or "rgb" in pictures else None
+                drawn = Views(self._slots.table, slots, order, views, light_directions(views))
                 if self._table is None:
-                    draw(tracer, drawn, optics, self._shading, bands, _output(pictures, len(slots)))
+                    draw(tracer, drawn, moving, optics, shading, bands, _output(pictures, len(slots)))
                 else:
                     out = _ray_output(pictures, len(slots))
-                    draw_rays(tracer, drawn, self._table, optics, self._shading, bands, out)
+                    draw_rays(tracer, drawn, moving, self._table, optics, shading, bands, out)
             finally:
                 set_num_threads(threads)
 
-    def _moving(self, bodies: BodyViews, num_views: int) -> Bodies:
+    def _moving(self, bodies: BodyViews, num_views: int, table: np.ndarray) -> Bodies:
         """Return the bodies as kernels take them."""
-        table = np.zeros(0, SLOT) if self._bodies is None else self._bodies.table
         first = np.searchsorted(bodies.view, np.arange(num_views + 1)).astype(np.int64)
         slot = np.array(bodies.slot, np.int64, order="C")
         pose = np.array(bodies.pose, np.float32, order="C")
-        return Bodies(table, self._spheres, first, slot, pose, np.array(bodies.object_id, np.int32, order="C"))
-
-
-def _spheres(bodies: SceneLibrary) -> np.ndarray:
-    """Return the bounding spheres [S, 4] float32 of a library of bodies."""
-    return body_spheres(np.stack([bodies.scene(slot).bounds for slot in range(bodies.num_slots)]))
+        object_id = np.array(bodies.object_id, np.int32, order="C")
+        return Bodies(table, self._renderer.spheres, first, slot, pose, object_id)
 
 
 class SlotTable:
@@ -193,6 +189,7 @@ class SlotTable:
 
     Attributes:
         table: [K] SLOT, all zero for an empty slot.
+        masked: Whether rays may pass through some triangles of any slot.
     """
 
     def __init__(self, library: SceneLibrary, tree_key: int, surface_key: int) -> None:
@@ -218,6 +215,7 @@ class SlotTable:
                 row["num_materials"] = len(surface.materials)
                 row["num_textures"] = len(surface.pool)
                 row["masked"] = tree.masked
+        self.masked = bool(self.table["masked"].any())
 
     def clear(self) -> None:
         """Release all scenes."""

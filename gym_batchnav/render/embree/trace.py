@@ -1,7 +1,8 @@
 """The kernel that draws views: it traces packets of 4x4 rays through Embree's trees and shades the hits.
 
 It reads a record of the slot table (see ``SLOT``) for every view, so that one call draws the views of all slots.
-A view is drawn in bands of rows; the numbers of bands and threads do not affect the pictures.
+A view is drawn in bands of rows; the numbers of bands and threads do not affect the pictures. The kernel is compiled
+without moving bodies if they are None, and without colours and masks if ``Shading`` is None.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class Tracer(NamedTuple):
 
     function: int  # address of rtcIntersect16, rtcIntersect8 or rtcIntersect4
     num_rays: int  # number of rays that the function traces at once, 16, 8 or 4
-    hit_filter: int  # address of the filter for hits of masked triangles
+    hit_filter: int  # address of the filter for hits of masked triangles; 0 if there are none
 
 
 class Views(NamedTuple):
@@ -80,7 +81,6 @@ class Views(NamedTuple):
     order: np.ndarray  # [M] int64, the views to draw, in this order; the rest keep their pictures
     matrices: np.ndarray  # [N, 4, 4] float32, world-to-camera
     lights: np.ndarray  # [N, 3] float32, unit vectors towards the light in world space
-    bodies: Bodies  # moving bodies
 
 
 class Shading(NamedTuple):
@@ -101,23 +101,39 @@ class Output(NamedTuple):
 
 
 @njit(**ENTRY)
-def draw(tracer: Tracer, views: Views, optics: Optics, shading: Shading, bands: int, out: Output) -> None:
+def draw(
+    tracer: Tracer,
+    views: Views,
+    bodies: Bodies | None,
+    optics: Optics,
+    shading: Shading | None,
+    bands: int,
+    out: Output,
+) -> None:
     """Draw any of the three sensors.
 
     Args:
         tracer: Embree's functions.
         views: The views.
+        bodies: Moving bodies, or None.
         optics: The camera.
-        shading: Inputs of shading; read for colours and masked triangles.
+        shading: Inputs of shading; None if neither colours are drawn nor triangles masked.
         bands: Number of bands per view, so that a few views can keep all threads busy.
         out: The pictures, written.
     """
-    for_each(_draw_band, len(views.order) * bands, (bands, tracer, views, optics, shading, out))
+    for_each(_draw_band, len(views.order) * bands, (bands, tracer, views, bodies, optics, shading, out))
 
 
 @njit(**INNER)
 def _draw_band(
-    item: int, bands: int, tracer: Tracer, views: Views, optics: Optics, shading: Shading, out: Output
+    item: int,
+    bands: int,
+    tracer: Tracer,
+    views: Views,
+    bodies: Bodies | None,
+    optics: Optics,
+    shading: Shading | None,
+    out: Output,
 ) -> None:
     """Draw band ``item % bands`` of view ``views.order[item // bands]``."""
     rows = (optics.height + 4 * bands - 1) // (4 * bands) * 4
@@ -135,41 +151,46 @@ def _draw_band(
     floats = packets.view(np.float32)
     narrow = new_packets(to_int64(1))[0]
     for k in range(GROUP):
-        _start(packets[k], floats[k], view, axes, optics, shading, tracer, slot)
-    first_body = views.bodies.first[n]
-    num_bodies = views.bodies.first[n + 1] - first_body
+        start_view(packets[k], floats[k], view, optics.near)
+        if shading is not None:
+            filter_masked(packets[k], floats[k], axes, shading, tracer, slot)
     shown_by = np.zeros((GROUP, 16), np.int32)  # the bodies' object ids plus 1, 0 for the scene
-    boxes = np.empty((num_bodies, 4), np.int64)
-    for body in range(num_bodies):
-        row = first_body + body
-        sphere = views.bodies.spheres[views.bodies.slot[row]]
-        pixels_of_body(view, views.bodies.pose[row], sphere, optics, boxes[body])
+    if bodies is not None:
+        first_body = bodies.first[n]
+        boxes = np.empty((bodies.first[n + 1] - first_body, 4), np.int64)
+        for body in range(len(boxes)):
+            row = first_body + body
+            pixels_of_body(view, bodies.pose[row], bodies.spheres[bodies.slot[row]], optics, boxes[body])
     for y in range(first_row, last_row, 4):
         for x in range(0, optics.width, 4 * GROUP):
             count = min(GROUP, (optics.width - x + 3) // 4)
             for k in range(count):
                 aim(packets[k], floats[k], view, x + 4 * k, y, optics)
                 intersect(tracer.function, tracer.num_rays, slot.tree, packets[k], narrow)
+                if shading is not None:
+                    if rgb.size:
+                        fetch_records(packets[k], slot.triangles)
+            if shading is not None:
                 if rgb.size:
-                    fetch_records(packets[k], slot.triangles)
-            if rgb.size:
-                shade_hits(packets[:count], floats[:count], views.lights[n], axes, shading, slot)
-            if num_bodies > 0:
-                _add_bodies(
-                    packets[:count],
-                    floats[:count],
-                    shown_by,
-                    narrow,
-                    boxes,
-                    x,
-                    y,
-                    n,
-                    rgb.size > 0,
-                    tracer,
-                    views,
-                    optics,
-                    shading,
-                )
+                    shade_hits(packets[:count], floats[:count], views.lights[n], axes, shading, slot)
+            if bodies is not None:
+                if len(boxes) > 0:
+                    _add_bodies(
+                        packets[:count],
+                        floats[:count],
+                        shown_by,
+                        narrow,
+                        boxes,
+                        x,
+                        y,
+                        n,
+                        rgb.size > 0,
+                        tracer,
+                        views,
+                        bodies,
+                        optics,
+                        shading,
+                    )
             for k in range(count):
                 packet = packets[k]
                 for lane in range(16):
@@ -186,25 +207,18 @@ def _draw_band(
                     if semantic.size:
                         own = shown_by[k, lane]
                         semantic[i, j] = own - 1 if own != 0 else objects[row_of(packet[TRIANGLE + lane])] if hit else 0
-                    if rgb.size:
-                        rgb[i, j, 0] = shading.encode[row_of(packet[SHOWN + lane])] if hit else 0
-                        rgb[i, j, 1] = shading.encode[row_of(packet[SHOWN + 16 + lane])] if hit else 0
-                        rgb[i, j, 2] = shading.encode[row_of(packet[SHOWN + 32 + lane])] if hit else 0
+                    if shading is not None:
+                        if rgb.size:
+                            rgb[i, j, 0] = shading.encode[row_of(packet[SHOWN + lane])] if hit else 0
+                            rgb[i, j, 1] = shading.encode[row_of(packet[SHOWN + 16 + lane])] if hit else 0
+                            rgb[i, j, 2] = shading.encode[row_of(packet[SHOWN + 32 + lane])] if hit else 0
 
 
 @njit(**INNER)
-def _start(
-    packet: np.ndarray,
-    floats: np.ndarray,
-    view: np.ndarray,
-    axes: np.ndarray,
-    optics: Optics,
-    shading: Shading,
-    tracer: Tracer,
-    slot: np.record,
+def filter_masked(
+    packet: np.ndarray, floats: np.ndarray, axes: np.ndarray, shading: Shading, tracer: Tracer, slot: np.record
 ) -> None:
-    """Prepare a packet for the rays of a view ``view`` [4, 4] into a slot."""
-    start_view(packet, floats, view, optics.near)
+    """Make Embree filter the hits of a slot's masked triangles, if it has any; ``axes`` [2, 3] as in ``shade_hits``."""
     if slot.masked != 0:
         starts = np.int64(shading.level_starts.ctypes.data)
         last = len(shading.level_starts) - 1
@@ -225,8 +239,9 @@ def _add_bodies(
     colored: bool,
     tracer: Tracer,
     views: Views,
+    bodies: Bodies,
     optics: Optics,
-    shading: Shading,
+    shading: Shading | None,
 ) -> None:
     """Trace rays that have been traced through the scene through the bodies of view ``n``; keep the nearer hits.
 
@@ -242,8 +257,9 @@ def _add_bodies(
         colored: Whether colours are drawn.
         tracer: Embree's functions.
         views: The views.
+        bodies: The bodies.
         optics: The camera.
-        shading: Inputs of shading.
+        shading: Inputs of shading, or None.
     """
     shown_by[:] = 0
     for body in range(len(boxes)):
@@ -251,9 +267,9 @@ def _add_bodies(
             continue
         if boxes[body, 0] >= x + 4 * len(packets) or boxes[body, 2] <= x:
             continue
-        row = views.bodies.first[n] + body
-        slot = views.bodies.table[views.bodies.slot[row]]
-        pose = views.bodies.pose[row]
+        row = bodies.first[n] + body
+        slot = bodies.table[bodies.slot[row]]
+        pose = bodies.pose[row]
         view = np.empty((4, 4), np.float32)
         light = np.empty(3, np.float32)
         view_of_body(views.matrices[n], pose, view)
@@ -262,7 +278,9 @@ def _add_bodies(
         own = new_packets(to_int64(1))
         packet = own[0]
         distances = packet.view(np.float32)
-        _start(packet, distances, view, axes, optics, shading, tracer, slot)
+        start_view(packet, distances, view, optics.near)
+        if shading is not None:
+            filter_masked(packet, distances, axes, shading, tracer, slot)
         for k in range(len(packets)):
             if boxes[body, 0] >= x + 4 * k + 4 or boxes[body, 2] <= x + 4 * k:
                 continue
@@ -272,10 +290,11 @@ def _add_bodies(
             intersect(tracer.function, tracer.num_rays, slot.tree, packet, narrow)
             if not any_hit(packet):
                 continue
-            if colored:
-                fetch_records(packet, slot.triangles)
-                shade_hits(own, own.view(np.float32), light, axes, shading, slot)
-            take_hits(packets[k], floats[k], shown_by[k], packet, pose, views.bodies.object_id[row])
+            if shading is not None:
+                if colored:
+                    fetch_records(packet, slot.triangles)
+                    shade_hits(own, own.view(np.float32), light, axes, shading, slot)
+            take_hits(packets[k], floats[k], shown_by[k], packet, pose, bodies.object_id[row])
 
 
 @njit(**INNER)

@@ -22,7 +22,8 @@ from gym_batchnav.geometry import Camera, look_at
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.render.embree.device import Embree, shared_embree
 from gym_batchnav.render.embree.renderer import EmbreeRenderer
-from gym_batchnav.scene.scene import Scene
+from gym_batchnav.render.embree.surface import build_surface
+from gym_batchnav.scene.scene import Materials, Scene
 
 
 def soup(seed: int, count: int = 60) -> Scene:
@@ -153,6 +154,11 @@ def test_scenes_of_nothing_and_of_slivers():
         triangle_object=np.zeros(0, np.int32),
     )
     assert (render(empty, AHEAD, Camera(), ("depth", "rgb"))["depth"] == 1).all()
+    # Rays that hit nothing read the first record and its material.
+    bare = Materials(*(getattr(empty.materials, each.name)[:0] for each in dataclasses.fields(Materials)))
+    surface = build_surface(dataclasses.replace(empty, materials=bare), 1)
+    assert not np.lib.stride_tricks.as_strided(surface.triangles.view(np.uint8), (64,), (1,)).any()
+    assert surface.materials["texture"].tolist() == [-1]
     single = dataclasses.replace(
         empty,
         triangles=np.array([[0, 1, 2]], np.int32),
@@ -163,6 +169,18 @@ def test_scenes_of_nothing_and_of_slivers():
     assert semantic[63, 63] == 1 and semantic[0, 0] == 0, "the lower right half of the wall"
     flat = dataclasses.replace(one, vertices=one.vertices * np.float32([1, 0, 1]))
     assert (render(flat, AHEAD, Camera(63, 63), ("depth", "rgb"))["depth"].shape) == (1, 63, 63, 1)
+
+
+def test_depth_is_the_same_whatever_else_the_kernel_is_compiled_for():
+    views = random_views(2, 6)
+    library = SceneLibrary.from_scenes([rooms.box_room(), scene_of(wall(2, masked=True))])
+    slots = np.zeros(6, np.int32)
+    depth = EmbreeRenderer(SceneLibrary.from_scenes([rooms.box_room()])).target(METRES, ("depth",), 6)
+    expected = depth.render(slots, views)["depth"]
+    assert (expected > 0).mean() > 0.9
+    for sensors, bodies in ((("depth",), None), (("depth", "rgb"), None), (("depth", "rgb", "semantic"), library)):
+        target = EmbreeRenderer(library, bodies=bodies).target(METRES, sensors, 6)
+        np.testing.assert_array_equal(target.render(slots, views)["depth"], expected)
 
 
 def test_views_look_into_their_own_slots_and_permute():

@@ -10,7 +10,7 @@ from rays import AHEAD, METRES, render
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.render.embree import packet, surface, trace
 from gym_batchnav.render.embree.renderer import EmbreeRenderer
-from gym_batchnav.render.embree.shade import LOG2_ERROR, find_levels
+from gym_batchnav.render.embree.shade import LOG2_ERROR, find_levels, finish_colors
 from gym_batchnav.render.textures import build_texture_pool, level_starts
 from gym_batchnav.scene.scene import CLAMP, MIRROR
 
@@ -157,3 +157,16 @@ def test_read_only_arrays_compile_no_second_kernel():
     slots.flags.writeable = False
     assert np.allclose(render(scene_of(wall(2)), views, METRES, slots=slots)["depth"], 2)
     assert len(trace.draw.signatures) == compiled
+
+
+def test_light_that_is_not_a_number_is_black():
+    """It comes from triangles so small that their normals underflow, and would be a wild index of the sRGB table."""
+
+    @numba.njit
+    def finish(packet, floats):
+        finish_colors(packet, floats, np.float32(4095))
+
+    words = np.zeros(packet.SHOWN + 48, np.int32)
+    words.view(np.float32)[packet.SHINE : packet.SHINE + 16] = np.nan
+    finish(words, words.view(np.float32))
+    assert (words[packet.SHOWN :] == 0).all()
