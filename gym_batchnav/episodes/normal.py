@@ -7,10 +7,10 @@ import math
 import numpy as np
 from numba import njit
 
-from gym_batchnav.system.jit import ENTRY, INNER
+from gym_batchnav.system.jit import ENTRY, INNER, SMALL
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def _cumulative(x: float) -> float:
     """Return the probability that a standard normal number is less than x."""
     return 0.5 * math.erfc(-x * math.sqrt(0.5))

@@ -5,8 +5,9 @@ It has the interface of ``navmesh.agents.NavMeshAgents``, so that a batch can ta
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numba
 import numpy as np
@@ -16,10 +17,8 @@ from gym_batchnav.flight.kernels.fly import (
     Bodies,
     Body,
     Targets,
-    course_block,
-    course_parallel,
-    fly_block,
-    fly_parallel,
+    course_blocks,
+    fly_blocks,
 )
 from gym_batchnav.navmesh.agents import expect_array
 from gym_batchnav.state import AgentState, FlightCommands, StepOutcome, check_values
@@ -143,11 +142,7 @@ class FlightAgents:
                 bool(sliding),
             )
             arguments = (rows, air.surfaces, air.voxels, targets, body, active, bodies)
-            if _is_parallel(len(rows)):
-                with PARALLEL_KERNELS:
-                    fly_parallel(BLOCK, *arguments)
-            else:
-                fly_block(0, len(rows), *arguments)
+            _run(fly_blocks, len(rows), *arguments)
 
     def distance(
         self,
@@ -191,11 +186,7 @@ class FlightAgents:
             arguments = (
                 rows, air.voxels, air.fields, float(air.radius), position, goal_index, distance_out, turns,
             )  # fmt: skip
-            if _is_parallel(len(rows)):
-                with PARALLEL_KERNELS:
-                    course_parallel(BLOCK, *arguments)
-            else:
-                course_block(0, len(rows), *arguments)
+            _run(course_blocks, len(rows), *arguments)
         return turns
 
     def visible_floor(self, slots: np.ndarray, polygon: np.ndarray, position: np.ndarray) -> np.ndarray:
@@ -212,5 +203,10 @@ class FlightAgents:
         return groups
 
 
-def _is_parallel(size: int) -> bool:
-    return size >= PARALLEL_FROM and numba.get_num_threads() > 1
+def _run(kernel: Callable[..., None], size: int, *arguments: Any) -> None:
+    """Run a kernel on all threads, in blocks of agents, or on this thread if they are few."""
+    if size >= PARALLEL_FROM and numba.get_num_threads() > 1:
+        with PARALLEL_KERNELS:
+            kernel(BLOCK, *arguments)
+    else:
+        kernel(size, *arguments)

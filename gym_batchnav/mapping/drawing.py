@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from gym_batchnav.system.jit import ENTRY, INNER, to_int64
+from gym_batchnav.system.jit import ENTRY, INNER, SMALL, to_int64
 from gym_batchnav.system.parallel import for_each
 
 FREE = 1  # bits of a cell
@@ -96,7 +96,7 @@ class Band(NamedTuple):
     high: float
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def cell_of(value: float, origin: float, cell_size: float, side: int) -> Any:
     """Return the row or column of a coordinate."""
     return to_int64(math.floor((value - origin) / cell_size + 0.5)) + side // 2

@@ -9,7 +9,7 @@ import numpy as np
 from numba import njit
 
 from gym_batchnav.mapping.drawing import BLOCKED, BUMPED, Maps, Poses, cell_of
-from gym_batchnav.system.jit import ENTRY, INNER, to_int64
+from gym_batchnav.system.jit import ENTRY, INNER, SMALL, to_int64
 from gym_batchnav.system.parallel import for_each
 
 # Costs in tenths of a cell.
@@ -81,7 +81,7 @@ def pop(heap: np.ndarray, size: int) -> Any:
     return size
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def least_cost(x: int, z: int, to_x: int, to_z: int) -> Any:
     """Return the cost between two cells on an empty map."""
     across = abs(x - to_x)
@@ -89,7 +89,7 @@ def least_cost(x: int, z: int, to_x: int, to_z: int) -> Any:
     return STRAIGHT * max(across, along) + (DIAGONAL - STRAIGHT) * min(across, along)
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def entry_of(cost: int, least: int, cell: int) -> Any:
     """Return a cell's entry in the heap, whose least entry comes first.
 

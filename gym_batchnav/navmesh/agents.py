@@ -1,12 +1,13 @@
 """NavMeshAgents: movement, distances and path following for thousands of agents on the navmeshes of K slots.
 
 The kernels read one table of addresses with one row per slot, so swapping a slot writes one row and leaves the others'
-data in place. Batches of many agents use the kernels' parallel variants, whose results are bit-identical.
+data in place. Blocks of many agents are distributed to threads, which does not affect the results.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numba
 import numpy as np
@@ -15,19 +16,14 @@ from gym_batchnav.navmesh.kernels.blocks import (
     Moves,
     Places,
     Walks,
-    detour_block,
-    detour_parallel,
-    distance_block,
-    distance_parallel,
-    follow_block,
-    follow_parallel,
+    detour_blocks,
+    distance_blocks,
+    follow_blocks,
     lower,
-    step_block,
-    step_parallel,
-    walk_block,
-    walk_parallel,
+    step_blocks,
+    walk_blocks,
 )
-from gym_batchnav.navmesh.kernels.crowd import Crowd, separate_block, separate_parallel
+from gym_batchnav.navmesh.kernels.crowd import Crowd, separate_blocks
 from gym_batchnav.navmesh.kernels.follow import Stride
 from gym_batchnav.navmesh.kernels.layout import ROW_LENGTH
 from gym_batchnav.navmesh.kernels.tables import NavigationTables
@@ -130,11 +126,7 @@ class NavMeshAgents:
             active,
             outcome,
         )
-        if _is_parallel(size):
-            with PARALLEL_KERNELS:
-                step_parallel(BLOCK, *arguments)
-        else:
-            step_block(0, size, *arguments)
+        _run(step_blocks, BLOCK, size, size >= PARALLEL_FROM, *arguments)
 
     def separate(self, crowd: Crowd) -> None:
         """Stop bodies that share a world where they meet, after each of them has moved as if it were alone.
@@ -159,11 +151,7 @@ class NavMeshAgents:
             expect_array(name, getattr(crowd, name), np.int32, worlds)
         for name in ("old_position", "position"):
             expect_array(name, getattr(crowd, name), np.float32, (*worlds, 3))
-        if _is_parallel(crowd.present.size):
-            with PARALLEL_KERNELS:
-                separate_parallel(WORLD_BLOCK, self._table, crowd)
-        else:
-            separate_block(0, size, self._table, crowd)
+        _run(separate_blocks, WORLD_BLOCK, size, crowd.present.size >= PARALLEL_FROM, self._table, crowd)
 
     def distance(
         self,
@@ -193,16 +181,10 @@ class NavMeshAgents:
         expect_array("out", out, np.float32, (size,))
         arguments = (self._table, Places(slots, polygon, position), goal_index, out)
         if is_detour(method):
-            if _is_parallel(size, DETOUR_PARALLEL_FROM):
-                with PARALLEL_KERNELS:
-                    detour_parallel(-(-size // (DETOUR_TURNS * numba.get_num_threads())), *arguments)
-            else:
-                detour_block(0, size, *arguments)
-        elif _is_parallel(size):
-            with PARALLEL_KERNELS:
-                distance_parallel(BLOCK, *arguments)
+            block = -(-size // (DETOUR_TURNS * numba.get_num_threads()))
+            _run(detour_blocks, block, size, size >= DETOUR_PARALLEL_FROM, *arguments)
         else:
-            distance_block(0, size, *arguments)
+            _run(distance_blocks, BLOCK, size, size >= PARALLEL_FROM, *arguments)
 
     def visible_floor(self, slots: np.ndarray, polygon: np.ndarray, position: np.ndarray) -> np.ndarray:
         """Return the points of the visible floor under all agents: [N, 3] float32, metres.
@@ -262,11 +244,7 @@ class NavMeshAgents:
             float(goal_radius),
             actions,
         )
-        if _is_parallel(size):
-            with PARALLEL_KERNELS:
-                follow_parallel(BLOCK, *arguments)
-        else:
-            follow_block(0, size, *arguments)
+        _run(follow_blocks, BLOCK, size, size >= PARALLEL_FROM, *arguments)
         return actions
 
     def next_walk(
@@ -296,16 +274,17 @@ class NavMeshAgents:
         expect_array("goal_index", goal_index, np.int32, (size,))
         walks = Walks(*np.empty((3, size)))
         arguments = (self._table, Places(slots, polygon, position), goal_index, float(longest), bool(sliding), walks)
-        if _is_parallel(size):
-            with PARALLEL_KERNELS:
-                walk_parallel(BLOCK, *arguments)
-        else:
-            walk_block(0, size, *arguments)
+        _run(walk_blocks, BLOCK, size, size >= PARALLEL_FROM, *arguments)
         return walks
 
 
-def _is_parallel(size: int, least: int = PARALLEL_FROM) -> bool:
-    return size >= least and numba.get_num_threads() > 1
+def _run(kernel: Callable[..., None], block: int, size: int, many: bool, *arguments: Any) -> None:
+    """Run a kernel on all threads, in blocks of rows, or all ``size`` rows on this thread unless they are many."""
+    if many and numba.get_num_threads() > 1:
+        with PARALLEL_KERNELS:
+            kernel(block, *arguments)
+    elif size:
+        kernel(size, *arguments)
 
 
 def _check(slots: np.ndarray, polygon: np.ndarray, position: np.ndarray) -> int:

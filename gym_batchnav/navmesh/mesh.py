@@ -18,7 +18,7 @@ from gym_batchnav.navmesh.kernels.detour_path import detour_distances, detour_po
 from gym_batchnav.navmesh.kernels.floor import check_drops, lower_points, make_drops, no_drops
 from gym_batchnav.navmesh.kernels.geodesic import corners_on_path, pair_distances, sight_distances
 from gym_batchnav.navmesh.kernels.ground import cover_map, fan_areas, fill_heights, make_ground, snap_points
-from gym_batchnav.navmesh.kernels.layout import Cells, Corners, Drops, Ground, check_parts, make_row
+from gym_batchnav.navmesh.kernels.layout import Cells, Corners, Drops, Goals, Ground, check_parts, make_row
 from gym_batchnav.navmesh.kernels.motion import move_points, wall_distances
 from gym_batchnav.navmesh.kernels.tables import NavigationTables, make_goals
 from gym_batchnav.navmesh.kernels.visibility import make_corners
@@ -157,9 +157,9 @@ class NavMesh:
         return make_cells(self._ground, self._corners)
 
     def tables(
-        self, goals: np.ndarray, drops: Drops | None = None, first_goal: np.ndarray | None = None
+        self, goals: np.ndarray | Goals, drops: Drops | None = None, first_goal: np.ndarray | None = None
     ) -> NavigationTables:
-        """Prepare this navmesh and goals [G, 3] (metres, snapped first) for ``NavMeshAgents``.
+        """Prepare this navmesh and goals [G, 3] (metres, snapped first; or prepared before) for ``NavMeshAgents``.
 
         Any thread may call this: the kernels are serial and release the GIL. Without ``drops`` the visible floor is
         assumed to be at the height of the navmesh. ``first_goal`` [H + 1] int is the first goal of every set of goals;
@@ -168,7 +168,7 @@ class NavMesh:
         Raises:
             ValueError: If a goal lies nowhere near the navmesh, or the tables would take too much memory.
         """
-        goal_tables = make_goals(self._ground, self._corners, goals, first_goal)
+        goal_tables = goals if isinstance(goals, Goals) else make_goals(self._ground, self._corners, goals, first_goal)
         drops = no_drops(self.num_polygons) if drops is None else drops
         return NavigationTables(self._ground, self._corners, self._cells, goal_tables, drops)
 

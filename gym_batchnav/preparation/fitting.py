@@ -9,7 +9,7 @@ import numpy as np
 from gym_batchnav.episodes.episode_set import EpisodeSet, episode_set
 from gym_batchnav.episodes.objects import nearest_goals
 from gym_batchnav.navmesh.agents import NavMeshAgents
-from gym_batchnav.navmesh.kernels.blocks import Places, detour_block
+from gym_batchnav.navmesh.kernels.blocks import Places, detour_blocks
 from gym_batchnav.navmesh.kernels.corridor import MAX_CORRIDOR, MAX_NODES
 from gym_batchnav.navmesh.kernels.tables import NavigationTables
 from gym_batchnav.navmesh.mesh import NavMesh
@@ -101,8 +101,8 @@ def measure_like_detour(episodes: EpisodeSet, navmesh: NavMesh, tables: Navigati
     for leg in range(episodes.tour.shape[1]):
         goal_set = np.ascontiguousarray(episodes.tour[:, leg])
         length = np.empty(len(episodes), np.float32)
-        # Not the parallel kernel: a background thread may prepare scenes, and steps would wait for it.
-        detour_block(0, len(episodes), table, Places(slots, polygon, position), goal_set, length)
+        # In one block, on this thread: a background thread may prepare scenes, and steps would wait for it.
+        detour_blocks(len(episodes), table, Places(slots, polygon, position), goal_set, length)
         leg_distance[:, leg] = np.where(goal_set >= 0, length, 0)
         last = episodes.first_goal[np.maximum(goal_set, 0)]  # the sets of tours hold one goal each
         position = tables.goals.point[last]

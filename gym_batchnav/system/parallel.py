@@ -75,7 +75,7 @@ def _run(task: int, arguments: int, count: int, counter: int) -> None:
 
 
 def _type_for_each(typing_context: Any, kernel: Any, count: Any, arguments: Any) -> Any:
-    """Call ``kernel(item, *arguments)`` for the items 0 to ``count`` - 1 on all threads.
+    """Call ``kernel(item, *arguments)`` for the items 0 to ``count`` - 1 on all threads; a single item on this thread.
 
     The kernel must return None and must not raise, since errors would be lost.
     """
@@ -94,9 +94,13 @@ def _type_for_each(typing_context: Any, kernel: Any, count: Any, arguments: Any)
         task = _define_task(context, builder, _compiled(context, kernel, called), called, given.type)
         counter = builder.alloca(_WORD)
         builder.store(_WORD(0), counter)
-        pointers = [builder.ptrtoint(one, _WORD) for one in (task, values, counter)]
-        run_arguments = [pointers[0], pointers[1], number, pointers[2]]
-        context.call_internal(builder, _compiled(context, run, run_types), run_types, run_arguments)
+        with builder.if_else(builder.icmp_signed("==", number, _WORD(1))) as (single, several):
+            with single:
+                builder.call(task, [builder.bitcast(values, _BYTES), _WORD(0)])
+            with several:
+                pointers = [builder.ptrtoint(one, _WORD) for one in (task, values, counter)]
+                run_arguments = [pointers[0], pointers[1], number, pointers[2]]
+                context.call_internal(builder, _compiled(context, run, run_types), run_types, run_arguments)
         return context.get_dummy_value()
 
     return types.void(kernel, count, arguments), generate

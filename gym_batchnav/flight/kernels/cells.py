@@ -9,12 +9,12 @@ from numba import njit
 
 from gym_batchnav.flight.kernels.closest import closest_on_triangle, squared
 from gym_batchnav.flight.kernels.layout import Point
-from gym_batchnav.system.jit import ENTRY, INNER, to_int64
+from gym_batchnav.system.jit import ENTRY, INNER, SMALL, to_int64
 
 MARGIN = 1e-6  # metres around cells, for rounding
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def cell_of(value: float, low: float, side: float, count: int) -> int:
     """Return the cell of a coordinate along one axis, the first or last one for coordinates outside the grid."""
     cell = (value - low) / side

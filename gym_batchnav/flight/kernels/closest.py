@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 
 from gym_batchnav.flight.kernels.layout import Point
-from gym_batchnav.system.jit import ENTRY, INNER, to_int64
+from gym_batchnav.system.jit import ENTRY, INNER, SMALL, to_int64
 
 _THIN = 1e-12  # squared sine of the angle at a corner, below which only the edges count
 
@@ -29,7 +29,7 @@ def closest_on_segment(a: Point, b: Point, p: Point) -> Point:
     return Point(a.x + share * dx, a.y + share * dy, a.z + share * dz)
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def squared(p: Point, q: Point) -> float:
     """Return the squared distance of two points."""
     return (p.x - q.x) ** 2 + (p.y - q.y) ** 2 + (p.z - q.z) ** 2
@@ -45,7 +45,7 @@ def _closest_on_edges(a: Point, b: Point, c: Point, p: Point) -> Point:
     return best
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def corner_at(corners: np.ndarray, triangle: int, corner: int) -> Point:
     """Return a corner of a triangle."""
     return Point(

@@ -1,4 +1,4 @@
-"""Kernels over blocks of flying agents in one scene, serial and parallel; the results of both are bit-identical."""
+"""Kernels over blocks of flying agents in one scene; the blocks are distributed to threads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gym_batchnav.flight.kernels.paths import path_from, point_at
 from gym_batchnav.flight.kernels.space import least_clearance
 from gym_batchnav.flight.kernels.sweep import MAX_SLIDES, SKIN, Slide, norm, plus, pushed_out, slide
 from gym_batchnav.navmesh.kernels.motion import wrap_angle
-from gym_batchnav.system.jit import ENTRY, INNER
+from gym_batchnav.system.jit import ENTRY, INNER, SMALL
 from gym_batchnav.system.parallel import for_each
 
 
@@ -47,7 +47,7 @@ class Bodies(NamedTuple):
     collided: np.ndarray  # [N] bool
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def _limited(v: Point, most: float) -> Point:
     """Return a vector of at most a length."""
     length = norm(v)
@@ -68,8 +68,8 @@ def _move(
     return slide(surfaces, normals, at, motion, velocity, radius, body.sliding)
 
 
-@njit(**ENTRY)
-def fly_block(
+@njit(**INNER)
+def _fly_block(
     block: int,
     block_size: int,
     rows: np.ndarray,
@@ -131,8 +131,8 @@ def fly_block(
         bodies.collided[i] = collided
 
 
-@njit(**ENTRY)
-def course_block(
+@njit(**INNER)
+def _course_block(
     block: int,
     block_size: int,
     rows: np.ndarray,
@@ -171,7 +171,7 @@ def course_block(
 
 
 @njit(**ENTRY)
-def fly_parallel(
+def fly_blocks(
     block_size: int,
     rows: np.ndarray,
     surfaces: Surfaces,
@@ -181,13 +181,13 @@ def fly_parallel(
     active: np.ndarray,
     bodies: Bodies,
 ) -> None:
-    """Run ``fly_block`` on all threads."""
+    """Fly the agents ``rows`` [M] int64, which are all in one scene."""
     arguments = (block_size, rows, surfaces, voxels, targets, body, active, bodies)
-    for_each(fly_block, (len(rows) + block_size - 1) // block_size, arguments)
+    for_each(_fly_block, (len(rows) + block_size - 1) // block_size, arguments)
 
 
 @njit(**ENTRY)
-def course_parallel(
+def course_blocks(
     block_size: int,
     rows: np.ndarray,
     voxels: Voxels,
@@ -198,6 +198,6 @@ def course_parallel(
     distance: np.ndarray,
     turns: np.ndarray,
 ) -> None:
-    """Run ``course_block`` on all threads."""
+    """Find the shortest paths of the agents ``rows`` [M] int64; the arguments are those of ``_course_block``."""
     arguments = (block_size, rows, voxels, fields, radius, position, goals, distance, turns)
-    for_each(course_block, (len(rows) + block_size - 1) // block_size, arguments)
+    for_each(_course_block, (len(rows) + block_size - 1) // block_size, arguments)

@@ -13,17 +13,17 @@ from numba import njit
 
 from gym_batchnav.flight.kernels.layout import Fields, Point, Voxels
 from gym_batchnav.flight.kernels.space import NUM_NEIGHBOURS, sees
-from gym_batchnav.system.jit import ENTRY, INNER, to_int64
+from gym_batchnav.system.jit import ENTRY, INNER, SMALL, to_int64
 
 _NEAR = 2  # voxels around a point among which its path begins, where none of the nearest eight are in the air
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def _distance(a: Point, b: Point) -> float:
     return math.sqrt((a.x - b.x) ** 2 + (a.y - b.y) ** 2 + (a.z - b.z) ** 2)
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def point_at(points: np.ndarray, row: int) -> Point:
     """Return a row of points [M, 3]."""
     return Point(np.float64(points[row, 0]), np.float64(points[row, 1]), np.float64(points[row, 2]))
@@ -64,7 +64,7 @@ def _sink(heap: np.ndarray, place: np.ndarray, cost: np.ndarray, size: int) -> N
     place[item] = row
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def _origin(centers: np.ndarray, goal: Point, parent: int) -> Point:
     """Return the point of a parent, which is the goal for -1."""
     if parent < 0:

@@ -15,14 +15,14 @@ from numba import njit
 from gym_batchnav.flight.kernels.cells import cell_of
 from gym_batchnav.flight.kernels.closest import closest_on_triangle, corner_at, distance_to_box, squared
 from gym_batchnav.flight.kernels.layout import Point, Voxels
-from gym_batchnav.system.jit import ENTRY, INNER, to_int64
+from gym_batchnav.system.jit import ENTRY, INNER, SMALL, to_int64
 
 SLACK = 0.25  # of a voxel's side, by which the interpolated clearance may fall short on a line of sight
 _STRIDE = 1 / 3  # of a voxel's side, the least distance between two samples on a line of sight
 NUM_NEIGHBOURS = 26
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def center_of(frame: np.ndarray, x: int, y: int, z: int) -> Point:
     """Return the centre of a voxel."""
     side = frame[3]
@@ -56,7 +56,7 @@ def write_clearance(corners: np.ndarray, frame: np.ndarray, clearance: np.ndarra
                         clearance[x, y, z] = distance
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def _side_of(ax: float, az: float, bx: float, bz: float, x: float, z: float) -> float:
     """Return on which side of the line from a to b a point lies, seen from above."""
     return (bx - ax) * (z - az) - (bz - az) * (x - ax)
@@ -154,7 +154,7 @@ def sees(voxels: Voxels, a: Point, b: Point, radius: float) -> bool:
         done = min(length, done + max(stride, 0.9 * spare))
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def offset_of(neighbour: int) -> tuple[int, int, int]:
     """Return the offset of one of the 26 neighbours of a voxel."""
     number = neighbour + 1 if neighbour >= 13 else neighbour

@@ -16,7 +16,7 @@ from numba import njit
 from gym_batchnav.flight.kernels.cells import cell_of
 from gym_batchnav.flight.kernels.closest import closest_on_triangle, distance_to_box, squared
 from gym_batchnav.flight.kernels.layout import Point, Surfaces
-from gym_batchnav.system.jit import ENTRY, INNER
+from gym_batchnav.system.jit import ENTRY, INNER, SMALL
 
 SKIN = 1e-5  # metres that a sphere keeps from surfaces, more than positions in float32 are rounded by
 TOUCH = 1e-7  # metres within which a sphere counts as touching
@@ -43,19 +43,19 @@ class Slide(NamedTuple):
     collided: bool
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def dot(a: Point, b: Point) -> float:
     """Return the scalar product."""
     return a.x * b.x + a.y * b.y + a.z * b.z
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def plus(a: Point, b: Point, factor: float) -> Point:
     """Return a + factor * b."""
     return Point(a.x + factor * b.x, a.y + factor * b.y, a.z + factor * b.z)
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def norm(a: Point) -> float:
     """Return the length of a vector."""
     return math.sqrt(dot(a, a))
@@ -147,7 +147,7 @@ def distance_to_surfaces(surfaces: Surfaces, center: Point, most: float) -> tupl
     return best, closest
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def _cross(a: Point, b: Point) -> Point:
     """Return the vector product."""
     return Point(a.y * b.z - a.z * b.y, a.z * b.x - a.x * b.z, a.x * b.y - a.y * b.x)

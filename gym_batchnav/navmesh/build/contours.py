@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 
 from gym_batchnav.navmesh.build.regions import SOLID
-from gym_batchnav.system.jit import ENTRY, INNER, to_int64
+from gym_batchnav.system.jit import ENTRY, INNER, SMALL, to_int64
 
 # The corner of a cell at the end of the edge that faces each direction.
 CORNER_X = np.array([0, 1, 1, 0])
@@ -187,7 +187,7 @@ def _farthest(points: np.ndarray, first: int, last: int, length: int, forward: b
     return best
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def turn(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> int:
     """Return twice the signed area of a triangle of points [.., 3] int32: negative if it winds as outlines do."""
     return (np.int64(b[0]) - a[0]) * (np.int64(c[2]) - a[2]) - (np.int64(c[0]) - a[0]) * (np.int64(b[2]) - a[2])
@@ -215,13 +215,13 @@ def cross_inside(a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray) -> 
     return (first < 0) != (second < 0) and (third < 0) != (fourth < 0)
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def touch(a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray) -> bool:
     """Return whether the segments ab and cd have a point in common."""
     return cross_inside(a, b, c, d) or between(a, b, c) or between(a, b, d) or between(c, d, a) or between(c, d, b)
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def same_place(a: np.ndarray, b: np.ndarray) -> bool:
     """Return whether two points coincide seen from above."""
     return a[0] == b[0] and a[2] == b[2]

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from gym_batchnav.system.jit import ENTRY, INNER
+from gym_batchnav.system.jit import ENTRY, INNER, SMALL
 
 MAX_ADDED = 120  # vertices per polygon, so that Detour's 8-bit counts of vertices and triangles suffice
 MAX_TRIANGLES = 2 * MAX_ADDED + 4
@@ -33,7 +33,7 @@ class Floors(NamedTuple):
     width: int  # columns along x
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def _area(points: np.ndarray, a: int, b: int, c: int) -> float:
     """Return twice the area of a triangle seen from above, positive for triangles that wind as polygons do."""
     return (points[c, 0] - points[a, 0]) * (points[b, 2] - points[a, 2]) - (points[b, 0] - points[a, 0]) * (
@@ -100,7 +100,7 @@ def _across(triangles: np.ndarray, count: int, start: int, end: int) -> tuple[in
     return -1, -1
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def _set_triangle(triangles: np.ndarray, row: int, a: int, b: int, c: int) -> None:
     """Write the corners of a triangle."""
     triangles[row, 0] = a

@@ -1,7 +1,7 @@
-"""Kernels over blocks of agents, serial and parallel: moves, distances and the shortest-path follower.
+"""Kernels over blocks of agents: moves, distances and the shortest-path follower.
 
-A serial kernel processes the agents of one block, or of all; its parallel variant distributes blocks to threads. Agents
-do not interact, so the results of both are bit-identical.
+Blocks are distributed to threads; a single block of all agents runs on the calling thread. Agents do not interact, so
+the results are bit-identical.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gym_batchnav.navmesh.kernels.ground import to_int64
 from gym_batchnav.navmesh.kernels.layout import NUM_POLYGONS, drops_at, goals_at, ground_at
 from gym_batchnav.navmesh.kernels.motion import QUEUE, arc_walk, straight_walk, walk_along, wrap_angle
 from gym_batchnav.state import StepOutcome
-from gym_batchnav.system.jit import ENTRY, INNER
+from gym_batchnav.system.jit import ENTRY, INNER, SMALL
 from gym_batchnav.system.parallel import for_each
 
 
@@ -50,14 +50,14 @@ class Moves(NamedTuple):
     longest_part: float  # metres
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def _is_placed(table: np.ndarray, slot: int, polygon: int) -> bool:
     """Return whether an agent stands on a polygon of a slot that is not empty."""
     return 0 <= slot < len(table) and 0 <= polygon < table[slot, NUM_POLYGONS]
 
 
-@njit(**ENTRY)
-def step_block(
+@njit(**INNER)
+def _step_block(
     block: int,
     block_size: int,
     table: np.ndarray,
@@ -68,7 +68,7 @@ def step_block(
     active: np.ndarray,
     outcome: StepOutcome,
 ) -> None:
-    """Turn or move one block of agents; shapes as in ``NavMeshAgents.step``."""
+    """Turn or move one block of agents."""
     slots, polygon, position = places
     queue = np.empty(QUEUE, np.int32)
     for i in range(block * block_size, min((block + 1) * block_size, len(slots))):
@@ -98,11 +98,11 @@ def step_block(
         outcome.collided[i] = collided
 
 
-@njit(**ENTRY)
-def distance_block(
+@njit(**INNER)
+def _distance_block(
     block: int, block_size: int, table: np.ndarray, places: Places, goal_index: np.ndarray, out: np.ndarray
 ) -> None:
-    """Measure the distances of one block of agents; shapes as in ``NavMeshAgents.distance``."""
+    """Measure the distances of one block of agents."""
     slots, polygon, position = places
     for i in range(block * block_size, min((block + 1) * block_size, len(slots))):
         out[i] = np.inf
@@ -112,11 +112,11 @@ def distance_block(
                 out[i] = distance_and_corner(row, to_int64(goal_index[i]), spot_at(polygon, position, i))[0]
 
 
-@njit(**ENTRY)
-def detour_block(
+@njit(**INNER)
+def _detour_block(
     block: int, block_size: int, table: np.ndarray, places: Places, goal_index: np.ndarray, out: np.ndarray
 ) -> None:
-    """Measure the distances of one block of agents as Detour does; shapes as in ``NavMeshAgents.distance``."""
+    """Measure the distances of one block of agents as Detour does."""
     slots, polygon, position = places
     most = to_int64(0)
     for slot in range(len(table)):
@@ -142,8 +142,8 @@ def lower(table: np.ndarray, places: Places, out: np.ndarray) -> None:
             out[i, 1] -= drop_at(ground_at(row), drops_at(row), to_int64(polygon[i]), x, z)
 
 
-@njit(**ENTRY)
-def follow_block(
+@njit(**INNER)
+def _follow_block(
     block: int,
     block_size: int,
     table: np.ndarray,
@@ -154,7 +154,7 @@ def follow_block(
     goal_radius: float,
     actions: np.ndarray,
 ) -> None:
-    """Choose the actions of one block of agents; shapes as in ``NavMeshAgents.next_action``."""
+    """Choose the actions of one block of agents."""
     slots, polygon, position = places
     queue = np.empty(QUEUE, np.int32)
     for i in range(block * block_size, min((block + 1) * block_size, len(slots))):
@@ -168,8 +168,8 @@ def follow_block(
                 )
 
 
-@njit(**ENTRY)
-def walk_block(
+@njit(**INNER)
+def _walk_block(
     block: int,
     block_size: int,
     table: np.ndarray,
@@ -179,7 +179,7 @@ def walk_block(
     sliding: bool,
     walks: Walks,
 ) -> None:
-    """Find the next straight walks of one block of agents; shapes as in ``NavMeshAgents.next_walk``."""
+    """Find the next straight walks of one block of agents."""
     slots, polygon, position = places
     queue = np.empty(QUEUE, np.int32)
     for i in range(block * block_size, min((block + 1) * block_size, len(slots))):
@@ -196,7 +196,7 @@ def walk_block(
 
 
 @njit(**ENTRY)
-def step_parallel(
+def step_blocks(
     block_size: int,
     table: np.ndarray,
     moves: Moves,
@@ -206,31 +206,29 @@ def step_parallel(
     active: np.ndarray,
     outcome: StepOutcome,
 ) -> None:
-    """Run ``step_block`` on all threads."""
+    """Turn or move all agents, in blocks; shapes as in ``NavMeshAgents.step``."""
     arguments = (block_size, table, moves, places, heading, sliding, active, outcome)
-    for_each(step_block, _num_blocks(places, block_size), arguments)
+    for_each(_step_block, _num_blocks(places, block_size), arguments)
 
 
 @njit(**ENTRY)
-def distance_parallel(
+def distance_blocks(
     block_size: int, table: np.ndarray, places: Places, goal_index: np.ndarray, out: np.ndarray
 ) -> None:
-    """Run ``distance_block`` on all threads."""
+    """Measure the distances of all agents, in blocks; shapes as in ``NavMeshAgents.distance``."""
     arguments = (block_size, table, places, goal_index, out)
-    for_each(distance_block, _num_blocks(places, block_size), arguments)
+    for_each(_distance_block, _num_blocks(places, block_size), arguments)
 
 
 @njit(**ENTRY)
-def detour_parallel(
-    block_size: int, table: np.ndarray, places: Places, goal_index: np.ndarray, out: np.ndarray
-) -> None:
-    """Run ``detour_block`` on all threads."""
+def detour_blocks(block_size: int, table: np.ndarray, places: Places, goal_index: np.ndarray, out: np.ndarray) -> None:
+    """Measure the distances of all agents as Detour does, in blocks; shapes as in ``NavMeshAgents.distance``."""
     arguments = (block_size, table, places, goal_index, out)
-    for_each(detour_block, _num_blocks(places, block_size), arguments)
+    for_each(_detour_block, _num_blocks(places, block_size), arguments)
 
 
 @njit(**ENTRY)
-def follow_parallel(
+def follow_blocks(
     block_size: int,
     table: np.ndarray,
     places: Places,
@@ -240,13 +238,13 @@ def follow_parallel(
     goal_radius: float,
     actions: np.ndarray,
 ) -> None:
-    """Run ``follow_block`` on all threads."""
+    """Choose the actions of all agents, in blocks; shapes as in ``NavMeshAgents.next_action``."""
     arguments = (block_size, table, places, heading, goal_index, stride, goal_radius, actions)
-    for_each(follow_block, _num_blocks(places, block_size), arguments)
+    for_each(_follow_block, _num_blocks(places, block_size), arguments)
 
 
 @njit(**ENTRY)
-def walk_parallel(
+def walk_blocks(
     block_size: int,
     table: np.ndarray,
     places: Places,
@@ -255,11 +253,11 @@ def walk_parallel(
     sliding: bool,
     walks: Walks,
 ) -> None:
-    """Run ``walk_block`` on all threads."""
+    """Find the next straight walks of all agents, in blocks; shapes as in ``NavMeshAgents.next_walk``."""
     arguments = (block_size, table, places, goal_index, longest, sliding, walks)
-    for_each(walk_block, _num_blocks(places, block_size), arguments)
+    for_each(_walk_block, _num_blocks(places, block_size), arguments)
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def _num_blocks(places: Places, block_size: int) -> int:
     return (len(places.slots) + block_size - 1) // block_size

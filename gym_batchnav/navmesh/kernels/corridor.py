@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 
 from gym_batchnav.navmesh.kernels.layout import Ground
-from gym_batchnav.system.jit import INNER, to_int64
+from gym_batchnav.system.jit import INNER, SMALL, to_int64
 
 MAX_NODES = 2048  # polygons that one search may reach
 MAX_CORRIDOR = 256  # polygons of a corridor, and points of a path
@@ -72,7 +72,7 @@ def make_search(num_polygons: int) -> Search:
     )
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def vertex_at(ground: Ground, polygon: int, index: int) -> Vertex:
     """Return a vertex of a polygon."""
     outline = ground.outline
@@ -90,7 +90,7 @@ def portal(ground: Ground, polygon: int, beyond: int) -> tuple[Vertex, Vertex]:
     return vertex_at(ground, polygon, edge), vertex_at(ground, polygon, (edge + 1) % n)
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def distance_32(a: Vertex, b: Vertex) -> np.float32:
     """Return the distance between two points, metres."""
     dx = b.x - a.x
@@ -206,7 +206,7 @@ def _add_node(search: Search, polygon: int, at: Vertex) -> int:
     return node
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def _position(search: Search, node: int) -> Vertex:
     """Return the position of a node."""
     return Vertex(search.position[node, 0], search.position[node, 1], search.position[node, 2])

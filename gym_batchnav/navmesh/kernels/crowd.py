@@ -15,7 +15,7 @@ from numba import njit
 from gym_batchnav.navmesh.kernels.ground import to_int64
 from gym_batchnav.navmesh.kernels.layout import NUM_POLYGONS, Point, Spot
 from gym_batchnav.navmesh.kernels.motion import QUEUE, try_step
-from gym_batchnav.system.jit import ENTRY, INNER
+from gym_batchnav.system.jit import ENTRY, INNER, SMALL
 from gym_batchnav.system.parallel import for_each
 
 MAX_OVERLAP = 5e-4  # metres; discs that overlap by less are not moved back
@@ -37,8 +37,8 @@ class Crowd(NamedTuple):
     touched: np.ndarray  # [W, B] bool, written: whether another body cut short the way of this one
 
 
-@njit(**ENTRY)
-def separate_block(block: int, block_size: int, table: np.ndarray, crowd: Crowd) -> None:
+@njit(**INNER)
+def _separate_block(block: int, block_size: int, table: np.ndarray, crowd: Crowd) -> None:
     """Stop the bodies of one block of worlds where they meet."""
     num_worlds, num_bodies = crowd.present.shape
     queue = np.empty(QUEUE, np.int32)
@@ -59,10 +59,10 @@ def separate_block(block: int, block_size: int, table: np.ndarray, crowd: Crowd)
 
 
 @njit(**ENTRY)
-def separate_parallel(block_size: int, table: np.ndarray, crowd: Crowd) -> None:
-    """Run ``separate_block`` on all threads."""
+def separate_blocks(block_size: int, table: np.ndarray, crowd: Crowd) -> None:
+    """Stop the bodies of all worlds where they meet; blocks of worlds are distributed to threads."""
     arguments = (block_size, table, crowd)
-    for_each(separate_block, (len(crowd.slots) + block_size - 1) // block_size, arguments)
+    for_each(_separate_block, (len(crowd.slots) + block_size - 1) // block_size, arguments)
 
 
 @njit(**INNER)
@@ -84,7 +84,7 @@ def _may_meet(crowd: Crowd, world: int) -> bool:
     return False
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def _way(start: np.ndarray, end: np.ndarray) -> float:
     """Return the horizontal length of a body's way, metres."""
     dx = np.float64(end[0]) - np.float64(start[0])
@@ -219,13 +219,13 @@ def _move_back_overlaps(crowd: Crowd, world: int, blocked: np.ndarray) -> None:
                 crowd.position[world, body] = crowd.old_position[world, body]
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def _is_back(crowd: Crowd, world: int, body: int) -> bool:
     """Return whether a body is where it was before the step."""
     return (crowd.position[world, body] == crowd.old_position[world, body]).all()
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def _is_too_near(crowd: Crowd, world: int, i: int, j: int) -> bool:
     """Return whether two bodies overlap more than allowed, and more than before the step."""
     if not (crowd.present[world, i] and crowd.present[world, j]):
@@ -237,7 +237,7 @@ def _is_too_near(crowd: Crowd, world: int, i: int, j: int) -> bool:
     return now > _overlap(crowd.old_position[world, i], crowd.old_position[world, j], reach, crowd.height)
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def _overlap(one: np.ndarray, other: np.ndarray, reach: float, height: float) -> float:
     """Return by how much two discs overlap, metres; 0 if they do not, or stand on different floors."""
     if abs(one[1] - other[1]) >= height:

@@ -22,7 +22,7 @@ from gym_batchnav.navmesh.kernels.corridor import (
 )
 from gym_batchnav.navmesh.kernels.geodesic import distance_3d, spot_at
 from gym_batchnav.navmesh.kernels.layout import Ground, Spot, goals_at, ground_at
-from gym_batchnav.system.jit import ENTRY, INNER, to_int64
+from gym_batchnav.system.jit import ENTRY, INNER, SMALL, to_int64
 
 _SAME2 = np.float32((1 / 16384) ** 2)  # square metres: points that are closer are equal (dtVequal)
 _AT_PORTAL2 = np.float32(0.001 * 0.001)  # square metres: a start that is closer to the first portal has passed it
@@ -35,13 +35,13 @@ _NARROW = 1
 _BEND = 2
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def _area(a: Vertex, b: Vertex, c: Vertex) -> np.float32:
     """Return twice the signed area of a triangle seen from above: dtTriArea2D."""
     return (c.x - a.x) * (b.z - a.z) - (b.x - a.x) * (c.z - a.z)
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def _is_same(a: Vertex, b: Vertex) -> bool:
     """Return whether two points are so near each other that Detour takes them for one."""
     dx = b.x - a.x

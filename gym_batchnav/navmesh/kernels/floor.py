@@ -14,7 +14,7 @@ from gym_batchnav.navmesh.kernels.grid import bucket_boxes, fit_grid
 from gym_batchnav.navmesh.kernels.ground import contains, floor_height, nearest_on_outline, to_int64
 from gym_batchnav.navmesh.kernels.layout import Drops, Ground
 from gym_batchnav.navmesh.record import NavMeshSettings
-from gym_batchnav.system.jit import ENTRY, INNER
+from gym_batchnav.system.jit import ENTRY, INNER, SMALL
 
 NODE_CELL = 0.025  # metres between nodes; more where one of the next two limits would be exceeded
 MAX_NODES = 1 << 21
@@ -100,7 +100,7 @@ def _lay_out(ground: Ground, cell: float) -> tuple[np.ndarray, np.ndarray]:
     return start, size.astype(np.int32)
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def _bucket(grid: np.ndarray, frame: np.ndarray, x: float, z: float) -> tuple[int, int]:
     """Return the row and column of the bucket that holds a point, or of the nearest bucket."""
     row = min(max(int((z - frame[1]) / frame[2]), 0), grid.shape[0] - 1)

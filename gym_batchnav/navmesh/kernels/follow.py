@@ -11,7 +11,7 @@ from gym_batchnav.navmesh.kernels.geodesic import distance_3d, distance_and_corn
 from gym_batchnav.navmesh.kernels.ground import to_int64
 from gym_batchnav.navmesh.kernels.layout import Point, Spot, corners_at, goals_at, ground_at
 from gym_batchnav.navmesh.kernels.motion import try_step, walk_straight
-from gym_batchnav.system.jit import INNER
+from gym_batchnav.system.jit import INNER, SMALL
 
 AT_CORNER = 0.1  # metres: an agent this close to a corner heads for the next one
 MIN_MOVE = 0.1  # fraction of a step's length; an agent that moves less counts as standing
@@ -56,7 +56,7 @@ def _next_corner(row: np.ndarray, goal_set: int, corner: int, goal: int, spot: S
     return corner, goal
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def _waypoint(row: np.ndarray, goal_set: int, corner: int, goal: int, spot: Spot) -> tuple[float, float]:
     """Return the x and z to head for: those of ``_next_corner``."""
     corner, goal = _next_corner(row, goal_set, corner, goal, spot)
@@ -194,7 +194,7 @@ def _beside(row: np.ndarray, corner: int, goal: int) -> tuple[float, float]:
     return corners.point[corner, 0] - scale * along_x, corners.point[corner, 2] - scale * along_z
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def _walk_to(row: np.ndarray, spot: Spot, x: float, z: float) -> tuple[float, float, bool]:
     """Return the direction and the length of a straight walk, and whether it is free."""
     length = np.sqrt((x - spot.x) ** 2 + (z - spot.z) ** 2)

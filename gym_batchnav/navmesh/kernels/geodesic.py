@@ -20,25 +20,25 @@ from gym_batchnav.navmesh.kernels.layout import (
 )
 from gym_batchnav.navmesh.kernels.motion import walk_straight
 from gym_batchnav.navmesh.kernels.visibility import Sight, inward, look_around, make_sight
-from gym_batchnav.system.jit import ENTRY, INNER
+from gym_batchnav.system.jit import ENTRY, INNER, SMALL
 
 AT_CORNER = 1e-3  # metres: a walk that ends this close to a corner reaches it
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def sees(ground: Ground, spot: Spot, goal: Spot) -> bool:
     """Return whether a straight line joins two points."""
     goal_x, goal_z = inward(ground, goal.polygon, goal.x, goal.z)
     return walk_straight(ground, spot.polygon, spot.x, spot.z, goal_x, goal_z, goal.polygon)[1] == goal.polygon
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def point_at(points: np.ndarray, row: int) -> Point:
     """Return a row of points [n, 3] in float64."""
     return Point(np.float64(points[row, 0]), np.float64(points[row, 1]), np.float64(points[row, 2]))
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def spot_at(polygons: np.ndarray, points: np.ndarray, row: int) -> Spot:
     """Return a row of polygons [n] and points [n, 3] in int64 and float64."""
     x = np.float64(points[row, 0])
@@ -47,7 +47,7 @@ def spot_at(polygons: np.ndarray, points: np.ndarray, row: int) -> Spot:
     return Spot(to_int64(polygons[row]), x, y, z)
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def distance_3d(points: np.ndarray, row: int, to: Point | Spot) -> float:
     """Straight distance of a row of ``points`` [n, 3] to a point, metres."""
     dx = points[row, 0] - to.x
@@ -196,7 +196,7 @@ def _best_listed(
     return best, best_listed
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def _reaches(ground: Ground, points: np.ndarray, corner: int, spot: Spot) -> bool:
     """Return whether a straight walk to a corner ends within a millimetre of it."""
     dx = points[corner, 0] - spot.x

@@ -13,7 +13,7 @@ from numba import njit
 from gym_batchnav.navmesh.kernels.grid import bucket_boxes, fit_grid
 from gym_batchnav.navmesh.kernels.layout import Ground
 from gym_batchnav.navmesh.record import NavMeshData
-from gym_batchnav.system.jit import ENTRY, INNER, to_int64
+from gym_batchnav.system.jit import ENTRY, INNER, SMALL, to_int64
 
 GRID_CELL = 0.5  # metres; more where one of the two limits would be exceeded
 MAX_GRID_CELLS = 1 << 18
@@ -64,7 +64,7 @@ def fan_areas(outline: np.ndarray) -> np.ndarray:
     return np.abs(fan[:, :-1, 0] * fan[:, 1:, 1] - fan[:, :-1, 1] * fan[:, 1:, 0]) / 2
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def outside(ax: float, az: float, bx: float, bz: float, x: float, z: float) -> float:
     """Return a positive number if the point lies outside the edge from a to b of a polygon.
 
@@ -90,7 +90,7 @@ def contains(ground: Ground, polygon: int, x: float, z: float) -> bool:
     return True
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def nearest_on_segment(ax: float, az: float, bx: float, bz: float, x: float, z: float) -> tuple[float, float, float]:
     """Return the squared horizontal distance to the segment from a to b, and the nearest point on it."""
     dx = bx - ax
@@ -155,7 +155,7 @@ def floor_height(ground: Ground, polygon: int, x: float, z: float) -> float:
     return height
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def _box_cost(ground: Ground, polygon: int, x: float, y: float, z: float) -> tuple[float, bool]:
     """Return a lower bound of ``_snap_cost``, and whether the polygon's box lies within the half extents."""
     box = ground.boxes[polygon]

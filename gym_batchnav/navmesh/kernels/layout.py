@@ -17,13 +17,11 @@ from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array, populate_array
 from numba.np.numpy_support import from_dtype
-
-from gym_batchnav.system.jit import INNER
 
 COLUMNS = 3  # entries of a row per array: the address and the first two dimensions
 GRID_CELL_COLUMN = 2  # index of the cell size in a frame
@@ -271,38 +269,9 @@ def _reader(part: Any) -> Callable[..., Any]:
     return read
 
 
-_read_ground = _reader(Ground)
-_read_corners = _reader(Corners)
-_read_cells = _reader(Cells)
-_read_goals = _reader(Goals)
-_read_drops = _reader(Drops)
-
-
-@njit(**INNER)
-def ground_at(row: np.ndarray) -> Ground:
-    """Return the ground that a row points to."""
-    return _read_ground(row)
-
-
-@njit(**INNER)
-def corners_at(row: np.ndarray) -> Corners:
-    """Return the corners that a row points to."""
-    return _read_corners(row)
-
-
-@njit(**INNER)
-def cells_at(row: np.ndarray) -> Cells:
-    """Return the cells that a row points to."""
-    return _read_cells(row)
-
-
-@njit(**INNER)
-def goals_at(row: np.ndarray) -> Goals:
-    """Return the goals that a row points to."""
-    return _read_goals(row)
-
-
-@njit(**INNER)
-def drops_at(row: np.ndarray) -> Drops:
-    """Return the drops that a row points to."""
-    return _read_drops(row)
+# Intrinsics ``(row)``, for kernels.
+ground_at: Any = _reader(Ground)
+corners_at: Any = _reader(Corners)
+cells_at: Any = _reader(Cells)
+goals_at: Any = _reader(Goals)
+drops_at: Any = _reader(Drops)

@@ -19,7 +19,7 @@ from gym_batchnav.navmesh.kernels.ground import (
     to_int64,
 )
 from gym_batchnav.navmesh.kernels.layout import Ground, Point, Spot, ground_at
-from gym_batchnav.system.jit import ENTRY, INNER
+from gym_batchnav.system.jit import ENTRY, INNER, SMALL
 
 QUEUE = 48  # polygons that one slide may visit, as in Detour
 ARC_PART = np.pi / 18  # radians; an arc is walked as chords that turn by at most this, 0.13% shorter than the arc
@@ -34,7 +34,7 @@ class Walk(NamedTuple):
     parts: int
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def wrap_angle(angle: float) -> np.float32:
     """Return an angle in [-pi, pi), even after rounding to float32."""
     wrapped = np.float32(angle - 2.0 * np.pi * np.floor((angle + np.pi) / (2.0 * np.pi)))
@@ -173,13 +173,13 @@ def try_step(row: np.ndarray, queue: np.ndarray, start: Spot, end: Point, slidin
     return Spot(to_int64(reached), to_x, floor_height(ground, reached, to_x, to_z), to_z)
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def has_collided(moved2: float, requested2: float) -> bool:
     """Return whether Habitat counts a move as a collision, from the squared lengths moved and requested, in metres."""
     return moved2 + 1e-5 < requested2
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def straight_walk(forward: float, side: float, longest_part: float) -> Walk:
     """Return a straight walk in parts of at most ``longest_part`` metres."""
     if longest_part == np.inf:

@@ -19,7 +19,7 @@ from numba import njit
 
 from gym_batchnav.navmesh.kernels.ground import floor_height, to_int64
 from gym_batchnav.navmesh.kernels.layout import Corners, Ground
-from gym_batchnav.system.jit import ENTRY, INNER
+from gym_batchnav.system.jit import ENTRY, INNER, SMALL
 
 REFLEX = np.pi + 1e-9  # radians
 SIGHT_TOLERANCE = 1e-7  # square metres: twice the area below which a triangle counts as flat
@@ -116,7 +116,7 @@ def _next_around(ground: Ground, polygon: int, vertex: int) -> tuple[int, int]:
     return to_int64(-1), to_int64(-1)
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def _direction(ground: Ground, polygon: int, start: int, end: int) -> tuple[float, float]:
     """Return the unit vector from one vertex of a polygon to another."""
     dx = ground.outline[polygon, end, 0] - ground.outline[polygon, start, 0]
@@ -182,7 +182,7 @@ def _find_corners(ground: Ground) -> tuple[np.ndarray, np.ndarray, np.ndarray, n
     )
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def inward(ground: Ground, polygon: int, x: float, z: float) -> tuple[float, float]:
     """Move a point slightly towards the centre of its polygon, so that it lies inside despite rounding."""
     n = ground.num_vertices[polygon]
@@ -272,7 +272,7 @@ def next_cone(
     return size, polygon, left_x, left_z, right_x, right_z
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def cone_contains(left_x: float, left_z: float, right_x: float, right_z: float, dx: float, dz: float) -> bool:
     """Return whether a direction lies in a cone; the cone's sides count as inside."""
     return left_x * dz - left_z * dx <= SIGHT_TOLERANCE and dx * right_z - dz * right_x <= SIGHT_TOLERANCE
@@ -396,7 +396,7 @@ def _taut_graph(
     return edge_start, edges[:total].copy()
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def length_between(points: np.ndarray, a: int, b: int) -> float:
     """Return the straight distance between two corners, in metres."""
     dx = points[a, 0] - points[b, 0]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from gym_batchnav.system.jit import ENTRY, INNER, to_int64
+from gym_batchnav.system.jit import ENTRY, INNER, SMALL, to_int64
 
 MAX_CORNERS = 10_000  # per face
 # Error codes of ``read_lines``.
@@ -34,12 +34,12 @@ _STATEMENT = 5
 _MAX_DIGITS = 18  # that fit into int64
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def _is_space(byte: int) -> bool:
     return byte == 32 or 9 <= byte <= 13
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def _is_digit(byte: int) -> bool:
     return 48 <= byte <= 57
 
