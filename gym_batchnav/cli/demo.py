@@ -66,7 +66,10 @@ def demo(
     started = time.perf_counter()
     flies = task is DemoTask.DRONENAV
     samples = flies or not are_shipped(spec)
-    warm_up_batch(num_envs, renderer, draws=True, follows=True, samples=samples, flies=flies)
+    prepares = samples or max_triangles is not None
+    warm_up_batch(
+        renderer, ("depth",), pictures=True, prepares=prepares, follows=not flies, samples=samples, flies=flies
+    )
     make = make_dronenav if flies else make_pointnav
     env = make(num_envs, scenes=spec, renderer=renderer, **options)
     try:

@@ -70,7 +70,9 @@ def view(
         scene_sources(spec, options=options)  # raises for a name that no scene has, before kernels are compiled
         server = WindowServer(host, port, token)
         try:
-            warm_up_batch(num_envs, renderer, draws=True, follows=True, samples=not are_shipped(spec))
+            samples = not are_shipped(spec)
+            prepares = samples or max_triangles is not None
+            warm_up_batch(renderer, (), pictures=True, prepares=prepares, follows=True, samples=samples)
             env = make_pointnav(num_envs, scenes=spec, renderer=renderer, **options, **keywords)
             try:
                 console.print(f"{server.url}  (Ctrl+C ends)", highlight=False, markup=False)

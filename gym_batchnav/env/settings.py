@@ -18,7 +18,7 @@ from gym_batchnav.env.flight import check_flight
 from gym_batchnav.env.rig import CameraRig, CameraSpec
 from gym_batchnav.episodes.flight import FlightEpisodes
 from gym_batchnav.episodes.floors import FLOORS
-from gym_batchnav.episodes.samplers import EpisodeSampler, PointEpisodes, with_floors
+from gym_batchnav.episodes.samplers import EpisodeSampler, with_floors
 from gym_batchnav.episodes.schedule import EPISODE_ORDERS
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.cache import DiskCache
@@ -262,12 +262,15 @@ class BatchSettings:
         load_options = {"texture_size": self.texture_size, "max_triangles": self.max_triangles}
         sources = scene_sources(scenes, preparer.cache, load_options)
         rig = self.rig()
+        shipped = are_shipped(scenes) and preparer.reads_shipped_episodes
         warm_up_batch(
-            self.num_envs,
             self.renderer_name,
-            draws=bool(rig.keys or self.picture_cameras),
-            samples=not are_shipped(scenes) or not isinstance(preparer.sampler, PointEpisodes),
+            [sensor for sensor in self.sensors if isinstance(sensor, str)],
+            pictures=bool(self.picture_cameras),
+            prepares=not shipped or self.max_triangles is not None or self.navmesh_settings is not None,
+            samples=not shipped,
             lenses=self.needs_embree,
+            bodies=bool(self.bodies) or self.team.most > 1,
             detour=is_detour(self.geodesic),
             noise=bool(rig.noise),
             flies=isinstance(preparer.sampler, FlightEpisodes),

@@ -71,7 +71,7 @@ class DiskCache:
         try:
             data = self._read(path)
             if data is not None:
-                arrays = _parse(data)
+                arrays = parse_entry(data)
                 with suppress(OSError):  # a read-only folder is fine
                     os.utime(path)
                 return arrays
@@ -99,7 +99,7 @@ class DiskCache:
         Raises:
             ValueError: If an array holds Python objects, records or empty text.
         """
-        chunks = _compose(arrays)
+        chunks = compose_entry(arrays)
         size = sum(map(len, chunks))
         if size > self.max_bytes:
             return
@@ -193,7 +193,7 @@ def _write(path: Path, chunks: Sequence[bytes | memoryview]) -> None:
             raise
 
 
-def _compose(arrays: Mapping[str, np.ndarray]) -> list[bytes | memoryview]:
+def compose_entry(arrays: Mapping[str, np.ndarray]) -> list[bytes | memoryview]:
     """Return an entry's bytes: checksum, length of the header, header (JSON: name, type, shape, offset), arrays.
 
     The arrays are not copied, since a large scene may leave no memory for that.
@@ -219,7 +219,7 @@ def _compose(arrays: Mapping[str, np.ndarray]) -> list[bytes | memoryview]:
     return [checksum.digest(), *chunks]
 
 
-def _parse(data: np.ndarray) -> dict[str, np.ndarray]:
+def parse_entry(data: np.ndarray) -> dict[str, np.ndarray]:
     """Return the arrays of an entry as views of its bytes.
 
     Raises:

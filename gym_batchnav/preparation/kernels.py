@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import tempfile
 import warnings
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from numba import get_num_threads, set_num_threads
 
 from gym_batchnav.episodes.normal import truncated_normal
-from gym_batchnav.flight.agents import PARALLEL_FROM as FLYING_PARALLEL_FROM
 from gym_batchnav.flight.agents import Dynamics, FlightAgents
 from gym_batchnav.flight.air import find_air
 from gym_batchnav.geometry import Camera, view_matrices
@@ -25,12 +26,14 @@ from gym_batchnav.library.sources import assets_dir
 from gym_batchnav.mapping.drawing import Band, Maps, Poses, draw_all
 from gym_batchnav.mapping.planning import Paths, follow_all
 from gym_batchnav.mapping.sensors import view_of
-from gym_batchnav.navmesh.agents import DETOUR_PARALLEL_FROM, PARALLEL_FROM, NavMeshAgents
+from gym_batchnav.navmesh.agents import NavMeshAgents
+from gym_batchnav.navmesh.kernels.crowd import Crowd
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.noise.depth import RedwoodNoise, encode_depth
 from gym_batchnav.noise.rgb import GaussianNoise, PoissonNoise, SpeckleNoise
 from gym_batchnav.render.api import RENDERERS, SENSOR_FORMATS, SENSORS, is_embree_installed, make_renderer
 from gym_batchnav.scene.load import load_scene
+from gym_batchnav.scene.scene import MASK
 from gym_batchnav.state import AgentState, Commands, FlightCommands, StepOutcome, agent_state
 from gym_batchnav.system.compilation import Compiled, Workload, compile_ahead
 
@@ -52,24 +55,28 @@ def warm_up(processes: int | None = None, renderer: str = "auto") -> Compiled:
     """
     if renderer not in RENDERERS:
         raise ValueError(f"renderer={renderer!r}: choose one of {', '.join(map(repr, RENDERERS))}")
-    navigation = [work for num_agents in (PARALLEL_FROM, 1) for work in (_walking(num_agents), _following(num_agents))]
-    lenses = [_LENSES] if is_embree_installed() else []
+    drawing = [_drawing(renderer, colors, bodies) for colors in (True, False) for bodies in (False, True)]
+    if is_embree_installed():
+        drawing += [_drawing("embree", colors, bodies, True) for colors in (True, False) for bodies in (False, True)]
+        drawing.append(_MASKS)
     return compile_ahead(
         [
-            *(_drawing(renderer), *lenses, _PREPARING, _BUILDING, _QUERYING, *navigation),
-            *(_DETOUR, _READING, _NOISE, _IMAGE_NOISE, _MAPPING, *_FLYING),
+            *(*drawing, _PREPARING, _BUILDING, _QUERYING, _WALKING, _FOLLOWING, _STROLLING, _CROWDS),
+            *(_DETOUR, _READING, _NOISE, _IMAGE_NOISE, _MAPPING, _FLYING),
         ],
         processes,
     )
 
 
 def warm_up_batch(
-    num_envs: int,
     renderer: str,
-    draws: bool,
+    sensors: Sequence[str],
+    pictures: bool = False,
+    prepares: bool = True,
     follows: bool = False,
     samples: bool = False,
     lenses: bool = False,
+    bodies: bool = False,
     detour: bool = False,
     noise: bool = False,
     flies: bool = False,
@@ -77,56 +84,65 @@ def warm_up_batch(
     """Compile the kernels of a batch of agents in scenes with navmeshes.
 
     Args:
-        num_envs: Number of agents.
         renderer: Name of the renderer.
-        draws: Whether the agents have any sensor that is rendered.
+        sensors: The sensors of the agents that are rendered.
+        pictures: Whether colour pictures are drawn in addition.
+        prepares: Whether scenes may have to be prepared; see ``NavigationPreparer.is_shipped``.
         follows: Whether the shortest-path follower will be used.
         samples: Whether episodes may have to be sampled, as for scenes that are not shipped.
         lenses: Whether the agents have lenses or sensors that only Embree draws.
+        bodies: Whether several bodies share a world.
         detour: Whether distances are measured as Detour does.
         noise: Whether images get noise.
         flies: Whether the agents fly.
     """
-    workloads = [_drawing(renderer)] if draws else []
-    if detour:
-        workloads.append(_DETOUR)
-    if noise:
-        workloads.append(_IMAGE_NOISE)
+    colors = "rgb" in sensors
+    workloads = [_drawing(renderer, True, bodies)] if colors or pictures else []
+    if sensors and not colors:
+        workloads.append(_drawing(renderer, False, bodies))
     if lenses:
-        workloads.append(_LENSES)
-    workloads += _FLYING if flies else [_PREPARING, _walking(num_envs)]
-    if follows:
-        workloads.append(_following(num_envs))
-    if samples:
-        workloads.append(_QUERYING)
-    compile_ahead(workloads)
+        workloads.append(_drawing("embree", colors or pictures, bodies, True))
+    if prepares:
+        workloads.append(_PREPARING)
+    workloads.append(_FLYING if flies else _WALKING)
+    optional = {_DETOUR: detour, _IMAGE_NOISE: noise, _FOLLOWING: follows, _QUERYING: samples}
+    optional.update(dict.fromkeys((_CROWDS, _STROLLING), bodies))
+    compile_ahead([*workloads, *(work for work, needed in optional.items() if needed)])
 
 
 def warm_up_building(measures: bool = False, draws_with: str | None = None) -> None:
     """Compile the navmesh builder, and optionally distances on navmeshes and a renderer."""
-    drawing = [] if draws_with is None else [_drawing(draws_with)]
+    drawing = [] if draws_with is None else [_drawing(draws_with, True)]
     compile_ahead([*drawing, _BUILDING, *([_PREPARING, _QUERYING] if measures else [])])
 
 
-def draw_small_scene(renderer: str, lens: bool = False) -> None:
-    """Draw all sensors of a shipped scene with a renderer, or the one that ``"auto"`` chooses.
+def draw_small_scene(
+    renderer: str, colors: bool = True, bodies: bool = False, lens: bool = False, masks: bool = False
+) -> None:
+    """Draw a shipped scene with a renderer, or the one that ``"auto"`` chooses.
 
     Args:
         renderer: Name of the renderer.
+        colors: Draw colours in addition to depth and semantic ids.
+        bodies: Draw it with a moving body.
         lens: Draw through another lens than a pinhole, and with the sensors that only Embree has.
+        masks: Draw it with masked and single-sided triangles.
     """
     scene = load_scene(assets_dir() / f"{_SMALL_SCENE}.glb")
+    if masks:
+        materials = scene.materials
+        alone = np.full_like(materials.double_sided, False)
+        scene = replace(scene, materials=replace(materials, alpha_mode=alone + np.uint8(MASK), double_sided=alone))
+    library = SceneLibrary.from_scenes([scene])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the parent process chooses its renderer itself and warns
-        drawer = make_renderer(renderer, SceneLibrary.from_scenes([scene]))
-    camera = Camera(width=16, height=16, lens=Fisheye() if lens else None)
-    all_sensors = tuple(SENSOR_FORMATS) if lens else SENSORS
+        drawer = make_renderer(renderer, library, bodies=library if bodies else None)
+    camera = Camera(width=16, height=16, lens=Fisheye() if lens else None, cull_backfaces=masks)
+    sensors = tuple(sensor for sensor in (SENSOR_FORMATS if lens else SENSORS) if colors or sensor != "rgb")
     middle = scene.bounds.mean(axis=0, keepdims=True).astype(np.float32)
-    views = view_matrices(middle, np.zeros(1, np.float32), 0.0)
-    for sensors in (("depth",), all_sensors):
-        target = drawer.target(camera, sensors, num_views=1)
-        target.render(np.zeros(1, np.int32), views)
-        target.close()
+    target = drawer.target(camera, sensors, num_views=1)
+    target.render(np.zeros(1, np.int32), view_matrices(middle, np.zeros(1, np.float32), 0.0))
+    target.close()
     drawer.close()
 
 
@@ -159,42 +175,66 @@ def build_small_navmesh() -> None:
     NavMesh.build(_ROOM, _FLOOR)
 
 
-def walk_nowhere(num_agents: int) -> None:
-    """Move agents in an empty slot, and measure their distances."""
+def walk_nowhere() -> None:
+    """Move an agent in an empty slot, and measure its distance."""
     agents = NavMeshAgents(1)
-    state = _nobody(num_agents)
-    flags = np.zeros(num_agents, bool)
-    still = np.zeros(num_agents)
-    metres = np.zeros(num_agents, np.float32)
+    state = _nobody()
+    flags = np.zeros(1, bool)
+    still = np.zeros(1)
+    metres = np.zeros(1, np.float32)
     outcome = StepOutcome(metres, flags.copy())
     agents.step(Commands(still, still, still, flags), state, flags, outcome, sliding=True)
-    agents.distance(state.slot, state.polygon, state.position, np.zeros(num_agents, np.int32), metres)
+    agents.distance(state.slot, state.polygon, state.position, np.zeros(1, np.int32), metres)
     agents.visible_floor(state.slot, state.polygon, state.position)
 
 
-def follow_nowhere(num_agents: int) -> None:
-    """Compute the next action and the next walk on the shortest path for agents in an empty slot."""
-    goals = np.zeros(num_agents, np.int32)
-    state = _nobody(num_agents)
+def follow_nowhere() -> None:
+    """Compute the next action on the shortest path for an agent in an empty slot."""
+    state = _nobody()
     places = state.slot, state.polygon, state.position
+    goals = np.zeros(1, np.int32)
     NavMeshAgents(1).next_action(*places, state.heading, goals, forward_step=0.25, turn_angle=0.1, goal_radius=0.2)
-    NavMeshAgents(1).next_walk(*places, goals, longest=0.25)
+
+
+def stroll_nowhere() -> None:
+    """Compute the next walk on the shortest path for an agent in an empty slot."""
+    state = _nobody()
+    NavMeshAgents(1).next_walk(state.slot, state.polygon, state.position, np.zeros(1, np.int32), longest=0.25)
+
+
+def separate_nobody() -> None:
+    """Separate the bodies of a world that rests."""
+    state = _nobody()
+    flags = np.zeros((1, 1), bool)
+    before, after = state.polygon[None], state.polygon[None].copy()
+    positions = state.position[None], state.position[None].copy()
+    crowd = Crowd(
+        slots=np.full(1, -1, np.int32),
+        present=flags,
+        fixed=flags[0],
+        radius=np.ones(1),
+        height=1.0,
+        old_polygon=before,
+        old_position=positions[0],
+        polygon=after,
+        position=positions[1],
+        touched=flags.copy(),
+    )
+    NavMeshAgents(1).separate(crowd)
 
 
 def measure_like_detour_nowhere() -> None:
-    """Measure distances as Detour does: of few and of many agents in an empty slot, and on a shipped navmesh."""
-    for num_agents in (1, DETOUR_PARALLEL_FROM):
-        state = _nobody(num_agents)
-        places = state.slot, state.polygon, state.position
-        metres = np.zeros(num_agents, np.float32)
-        NavMeshAgents(1).distance(*places, np.zeros(num_agents, np.int32), metres, method="detour")
+    """Measure distances as Detour does: of an agent in an empty slot, and on a shipped navmesh."""
+    state = _nobody()
+    places = state.slot, state.polygon, state.position
+    NavMeshAgents(1).distance(*places, np.zeros(1, np.int32), np.zeros(1, np.float32), method="detour")
     navmesh, points = _small_navmesh()
     navmesh.geodesic_distance(points, points[::-1], method="detour")
     navmesh.shortest_path(points[0], points[1], method="detour")
 
 
-def fly_in_small_room(num_agents: int) -> None:
-    """Find the air of a small room, and fly agents there."""
+def fly_in_small_room() -> None:
+    """Find the air of a small room, and fly an agent there."""
     corners = _ROOM[_FLOOR]
     floor = np.random.default_rng(0).uniform(0.2, 3.8, (50, 3)).astype(np.float32) * np.array([1, 0, 1], np.float32)
     air = find_air(corners, floor, 0.3, 0.3)
@@ -202,15 +242,15 @@ def fly_in_small_room(num_agents: int) -> None:
     air.is_free(air.fields.goals)
     air.distance(air.fields.goals, np.zeros(1, np.int32))
     agents = FlightAgents(1, Dynamics(5.0, 1.0, 0.2, 1))
-    agents.use_memory(agents.memory(num_agents))
+    agents.use_memory(agents.memory(1))
     agents.set_slot(0, air)
-    state = _nobody(num_agents)
-    flags = np.zeros(num_agents, bool)
-    still = np.zeros(num_agents)
-    metres = np.zeros(num_agents, np.float32)
+    state = _nobody()
+    flags = np.zeros(1, bool)
+    still = np.zeros(1)
+    metres = np.zeros(1, np.float32)
     outcome = StepOutcome(metres, flags.copy())
     agents.step(FlightCommands(still, still, still, still, flags), state, flags, outcome, sliding=True)
-    agents.distance(state.slot, state.polygon, state.position, np.zeros(num_agents, np.int32), metres)
+    agents.distance(state.slot, state.polygon, state.position, np.zeros(1, np.int32), metres)
 
 
 def draw_noise() -> None:
@@ -256,29 +296,25 @@ _PREPARING = Workload("preparing navmeshes", prepare_small_navmesh)
 _QUERYING = Workload("distances and maps", query_small_navmesh)
 _BUILDING = Workload("the navmesh builder", build_small_navmesh)
 _READING = Workload("reading OBJ", read_small_obj)
-_LENSES = Workload("drawing through lenses", draw_small_scene, ("embree", True))
+_MASKS = Workload("drawing masked triangles", draw_small_scene, ("embree", True, False, False, True))
+_WALKING = Workload("walking", walk_nowhere)
+_FOLLOWING = Workload("following", follow_nowhere)
+_STROLLING = Workload("walking on shortest paths", stroll_nowhere)
+_CROWDS = Workload("bodies that meet", separate_nobody)
 _DETOUR = Workload("Detour's distances", measure_like_detour_nowhere)
-_FLYING = [Workload("flying", fly_in_small_room, (count,)) for count in (1, FLYING_PARALLEL_FROM)]
+_FLYING = Workload("flying", fly_in_small_room)
 _NOISE = Workload("noise of motors", draw_noise)
 _IMAGE_NOISE = Workload("noise of images", add_image_noise)
 _MAPPING = Workload("maps of what agents see", map_small_image)
 
 
-def _drawing(renderer: str) -> Workload:
-    return Workload("drawing", draw_small_scene, (renderer,))
+def _drawing(renderer: str, colors: bool, bodies: bool = False, lens: bool = False) -> Workload:
+    seen = ("colours" if colors else "depth") + (" and bodies" if bodies else "") + (" through lenses" if lens else "")
+    return Workload(f"drawing {seen}", draw_small_scene, (renderer, colors, bodies, lens))
 
 
-def _walking(num_agents: int) -> Workload:
-    """Return the workload for a number of agents; few agents use other kernels than many."""
-    return Workload("walking", walk_nowhere, (PARALLEL_FROM if num_agents >= PARALLEL_FROM else 1,))
-
-
-def _following(num_agents: int) -> Workload:
-    return Workload("following", follow_nowhere, (PARALLEL_FROM if num_agents >= PARALLEL_FROM else 1,))
-
-
-def _nobody(num_agents: int) -> AgentState:
-    """Return agents that are on no polygon."""
-    state = agent_state(num_agents)
+def _nobody() -> AgentState:
+    """Return an agent that is on no polygon."""
+    state = agent_state(1)
     state.polygon[:] = -1
     return state

@@ -37,6 +37,7 @@ from gym_batchnav.preparation.fitting import (
     measure_like_detour,
 )
 from gym_batchnav.preparation.flight import FlightNavigation, flight_digest, prepare_flight
+from gym_batchnav.preparation.shipped import ShippedTables, shipped_tables
 from gym_batchnav.scene.habitat.dataset import scene_name
 from gym_batchnav.scene.scene import Scene
 from gym_batchnav.scene.simplify import digest_of_geometry, digest_of_whole_geometry
@@ -119,13 +120,26 @@ class NavigationPreparer:
         """Prepare one scene."""
         if isinstance(self.sampler, FlightEpisodes):
             return self._flight(scene, self.sampler)
-        navmesh, drops = self.ground(scene)
-        episodes = self.episodes(scene, navmesh)
-        tables = navmesh.tables(episodes.goals, drops, episodes.first_goal)
+        navmesh = self._own_navmesh(scene)
+        shipped = shipped_tables(scene, navmesh)
+        drops = self._measured(scene, navmesh, shipped)
+        if shipped is not None and self.reads_shipped_episodes:
+            tables = navmesh.tables(shipped.goals, drops)
+            if not is_detour(self.geodesic):
+                return Navigation(navmesh, tables, shipped.episodes, shipped.start_polygon)
+            episodes = shipped.episodes
+        else:
+            episodes = self.episodes(scene, navmesh)
+            tables = navmesh.tables(episodes.goals, drops, episodes.first_goal)
         if is_detour(self.geodesic):
             episodes = measure_like_detour(episodes, navmesh, tables, f"scene {scene.name!r}, geodesic='detour'")
         _, start_polygon = navmesh.snap_with_polygon(episodes.start)
         return Navigation(navmesh, tables, episodes, start_polygon)
+
+    @property
+    def reads_shipped_episodes(self) -> bool:
+        """Whether shipped scenes run with the episodes that are shipped with them."""
+        return self.episode_file is None and type(self.sampler) is PointEpisodes
 
     def _flight(self, scene: Scene, sampler: FlightEpisodes) -> FlightNavigation:
         """Prepare one scene for flying agents."""
@@ -136,8 +150,13 @@ class NavigationPreparer:
 
     def ground(self, scene: Scene) -> tuple[NavMesh, Drops]:
         """Return the navmesh of a scene, and the distances of the visible floor below it."""
-        navmesh = self.navmesh(scene)
-        return navmesh, cached_drops(scene, navmesh, self.cache)
+        navmesh = self._own_navmesh(scene)
+        return navmesh, self._measured(scene, navmesh, shipped_tables(scene, navmesh))
+
+    def _measured(self, scene: Scene, navmesh: NavMesh, shipped: ShippedTables | None) -> Drops:
+        """Give a navmesh its tables for distances; return the distances of the visible floor below it."""
+        recall_geodesics(navmesh, self.cache, shipped)
+        return cached_drops(scene, navmesh, self.cache) if shipped is None else shipped.drops
 
     def navmesh(self, scene: Scene) -> NavMesh:
         """Return the scene's own navmesh, or one built for the settings, with its tables for distances.
@@ -145,8 +164,7 @@ class NavigationPreparer:
         Computed data is stored in the cache.
         """
         navmesh = self._own_navmesh(scene)
-        if self.cache is not None:
-            recall_geodesics(navmesh, self.cache)
+        recall_geodesics(navmesh, self.cache, shipped_tables(scene, navmesh))
         return navmesh
 
     def _own_navmesh(self, scene: Scene) -> NavMesh:
@@ -354,8 +372,16 @@ def _content_of(navmesh: NavMesh) -> str:
     return content.hexdigest()
 
 
-def recall_geodesics(navmesh: NavMesh, cache: DiskCache) -> None:
-    """Load the corner graph and cell lists of a navmesh from the cache, or compute and store them."""
+def recall_geodesics(navmesh: NavMesh, cache: DiskCache | None, shipped: ShippedTables | None) -> None:
+    """Give a navmesh its corner graph and cell lists: shipped, from the cache, or computed and stored there.
+
+    Without a cache they are computed when first needed.
+    """
+    if shipped is not None:
+        navmesh.use_geodesic_arrays({**shipped.corners._asdict(), **shipped.cells._asdict()})
+        return
+    if cache is None:
+        return
     key = f"geodesics-{_geodesics_digest()}-{_content_of(navmesh)}"
     arrays = cache.load(key)
     if arrays is not None:
