@@ -307,7 +307,8 @@ def inner_kernels() -> set[str]:
         f"gym_batchnav.{module.removesuffix('.py').replace('/', '.')}.{node.name}"
         for module in MODULES
         for node in tree_of((PACKAGE / module).read_text()).body
-        if isinstance(node, ast.FunctionDef) and any("INNER" in ast.unparse(line) for line in node.decorator_list)
+        if isinstance(node, ast.FunctionDef)
+        and re.search("INNER|SMALL", " ".join(map(ast.unparse, node.decorator_list)))
     }
 
 

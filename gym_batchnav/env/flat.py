@@ -12,11 +12,11 @@ from gymnasium.vector.utils import batch_space
 
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.env.cameras import scatter
-from gym_batchnav.env.interleave import NUM_GOAL_VALUES, interleave
 from gym_batchnav.env.rig import ONLY
 from gym_batchnav.env.single import SingleEnv
 from gym_batchnav.env.tasks import make_pointnav
 from gym_batchnav.geometry import Camera
+from gym_batchnav.render.interleave import NUM_GOAL_VALUES, interleave
 from gym_batchnav.task.sensors import PointGoal
 
 GOAL = PointGoal.name

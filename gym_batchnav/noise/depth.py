@@ -180,7 +180,7 @@ def _jitter_row(row: int, height: int, levels: np.ndarray, shifts: np.ndarray, y
         xs[column] = min(max(column + to_int64(shifts[levels[4 * column + 1]]), 0), width - 1)
 
 
-@njit(error_model="numpy", **INNER)
+@njit(**INNER)
 def _distort_row(rows: np.ndarray, columns: np.ndarray, factors: np.ndarray, depths: np.ndarray) -> None:
     """Distort ``depths`` [W], in place, by the factors in rows [W] and columns [W] of ``factors`` [R, C, 5]."""
     half = np.float32(0.5)
@@ -195,7 +195,7 @@ def _distort_row(rows: np.ndarray, columns: np.ndarray, factors: np.ndarray, dep
         depths[column] = depth / factor if factor >= _LEAST_FACTOR else np.float32(0)
 
 
-@njit(error_model="numpy", **INNER)  # divisions by zero give inf, so that the loop needs no branches
+@njit(**INNER)  # divisions by zero give inf, so that the loop needs no branches
 def _measure_row(depths: np.ndarray, errors: np.ndarray, out: np.ndarray) -> None:
     """Write what the camera measures into ``out`` [W], metres, 0 where it sees nothing.
 
@@ -260,7 +260,7 @@ def measure_all(images: np.ndarray, keys: np.ndarray, tables: _Tables) -> None:
     for_each(measure_image, len(images), (images, keys, tables))
 
 
-@njit(error_model="numpy", **INNER)
+@njit(**INNER)
 def encode_image(item: int, images: np.ndarray, encoding: np.ndarray) -> None:
     """Encode image ``item`` of ``images`` [N, H W] float32, metres; ``encoding`` has the fields of DepthEncoding."""
     values = images[item]

@@ -32,6 +32,7 @@ from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.noise.depth import RedwoodNoise, encode_depth
 from gym_batchnav.noise.rgb import GaussianNoise, PoissonNoise, SpeckleNoise
 from gym_batchnav.render.api import RENDERERS, SENSOR_FORMATS, SENSORS, is_embree_installed, make_renderer
+from gym_batchnav.render.interleave import NUM_GOAL_VALUES, interleave
 from gym_batchnav.scene.load import load_scene
 from gym_batchnav.scene.scene import MASK
 from gym_batchnav.state import AgentState, Commands, FlightCommands, StepOutcome, agent_state
@@ -62,7 +63,7 @@ def warm_up(processes: int | None = None, renderer: str = "auto") -> Compiled:
     return compile_ahead(
         [
             *(*drawing, _PREPARING, _BUILDING, _QUERYING, _WALKING, _FOLLOWING, _STROLLING, _CROWDS),
-            *(_DETOUR, _READING, _NOISE, _IMAGE_NOISE, _MAPPING, _FLYING),
+            *(_DETOUR, _READING, _NOISE, _IMAGE_NOISE, _MAPPING, _JOINING, _FLYING),
         ],
         processes,
     )
@@ -258,6 +259,16 @@ def draw_noise() -> None:
     truncated_normal(np.zeros((1, 3)), np.zeros((1, 3)), 3.0)
 
 
+def join_small_images() -> None:
+    """Make images of each kind of channels."""
+    colors = np.zeros((1, 2, 2, 3), np.uint8)
+    depth = np.zeros((1, 2, 2, 1), np.float32)
+    levels = np.zeros((1, NUM_GOAL_VALUES), np.uint8)
+    for rgb, seen, channels in ((colors, None, 3), (None, depth, 1), (colors, depth, 4)):
+        image = np.empty((1, 2, 2, channels + NUM_GOAL_VALUES), np.uint8)
+        interleave(rgb, seen, np.float32(255), levels, image)
+
+
 def add_image_noise() -> None:
     """Add every kind of noise to small images."""
     keys = np.zeros(1, np.uint64)
@@ -305,6 +316,7 @@ _DETOUR = Workload("Detour's distances", measure_like_detour_nowhere)
 _FLYING = Workload("flying", fly_in_small_room)
 _NOISE = Workload("noise of motors", draw_noise)
 _IMAGE_NOISE = Workload("noise of images", add_image_noise)
+_JOINING = Workload("images of several channels", join_small_images)
 _MAPPING = Workload("maps of what agents see", map_small_image)
 
 

@@ -88,7 +88,8 @@ def compile_ahead(workloads: Sequence[Workload], processes: int | None = None) -
         for work in todo:
             waiting.put(work)
         count = min(processes or min(num_processors(), _MAX_PROCESSES), len(todo))
-        with late_progress("Compiling kernels once for this machine; parts", len(todo)) as done:
+        parts = ", ".join(work.title for work in todo[:4]) + (", ..." if len(todo) > 4 else "")
+        with late_progress(f"Compiling kernels once for this machine ({parts})", len(todo)) as done:
             failures = _run_all(waiting, marks, count, done)
     if failures:
         warnings.warn(f"{NOT_AHEAD}: {'; '.join(failures)[:2000]}", stacklevel=3)

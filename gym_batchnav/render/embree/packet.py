@@ -224,7 +224,7 @@ def start_view(packet: np.ndarray, floats: np.ndarray, view: np.ndarray, near: n
     packet[ARGUMENTS + 1] = _ALL_FEATURES
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def filter_hits(packet: np.ndarray, floats: np.ndarray, axes: np.ndarray, hit_filter: int, surfaces: Surfaces) -> None:
     """Make Embree call ``hit_filter`` for every hit on a surface that rays may pass through.
 

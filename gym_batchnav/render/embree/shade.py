@@ -44,7 +44,7 @@ from gym_batchnav.system.jit import INNER, SMALL, to_int64
 LOG2_ERROR = 4e-5  # of the logarithm in find_levels
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def fetch_records(packet: np.ndarray, triangles: int) -> None:
     """Ask the processor to load the records of the triangles hit, which are read later.
 
@@ -56,7 +56,7 @@ def fetch_records(packet: np.ndarray, triangles: int) -> None:
         prefetch(triangles + 4 * surface.TRIANGLE_WORDS * to_int64(row_of(packet[TRIANGLE + lane])))
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def fetch_texels(packet: np.ndarray, texels: int) -> None:
     """Ask the processor to load the texels that are read later.
 
@@ -90,7 +90,7 @@ def read_materials(packet: np.ndarray, triangles: np.ndarray, materials: np.ndar
     return bool(none >= 0)
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def read_records(packet: np.ndarray, triangles: np.ndarray) -> None:
     """Read the texture mapping of the triangles [T, TRIANGLE_WORDS] that the rays have hit."""
     for lane in range(16):
