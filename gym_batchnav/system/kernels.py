@@ -12,6 +12,7 @@ import hashlib
 import os
 import platform
 import re
+import secrets
 import shutil
 import time
 from collections.abc import Callable
@@ -29,6 +30,7 @@ from gym_batchnav.system.storage import is_writable
 
 KEPT_FOLDERS = 4  # most recently used folders per module, for checkouts that switch between branches
 _IN_USE = 86400.0  # seconds after its last use in which another process may still need a folder
+_BEGAN = time.time()
 _KERNEL = re.compile(r"^\s*@(njit|cfunc)\b", re.MULTILINE)
 
 
@@ -86,8 +88,14 @@ class KernelLocator(caching._CacheLocator):  # Numba has no public class to deri
 
 @cache
 def module_digest(file: Path) -> str:
-    """Return the SHA-256 of a module, of the modules that it imports, and of all else that kernels depend on."""
-    return digest_of(imported_at_start([file]), ("numba", "llvmlite", "numpy"), salt=_machine())
+    """Return the SHA-256 of a module, of the modules that it imports, and of all else that kernels depend on.
+
+    If one of them was changed after this process began, it may have been imported before, so that no other process may
+    use the machine code.
+    """
+    files = imported_at_start([file])
+    changed = any(one.stat().st_mtime > _BEGAN for one in files)
+    return digest_of(files, ("numba", "llvmlite", "numpy"), salt=_machine() + changed * secrets.token_hex(16))
 
 
 @cache

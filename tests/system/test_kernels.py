@@ -93,6 +93,21 @@ def test_a_change_of_a_module_that_no_kernel_reads_compiles_nothing(tmp_path):
     assert after[0] != before[0] and after[1] != before[1] and after[2] == before[2]
 
 
+def test_machine_code_of_sources_that_change_during_a_process_is_not_found_again(tmp_path):
+    copy = tmp_path / "gym_batchnav"
+    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__", "assets"))
+    program = (
+        "import gym_batchnav.system.kernels as kernels, os, time;"
+        "CHANGE;"
+        "print(kernels.module_digest(kernels.PACKAGE / 'navmesh/kernels/motion.py'))"
+    )
+    as_it_is = run(program.replace("CHANGE;", ""), tmp_path, tmp_path / "numba")
+    assert run(program.replace("CHANGE;", ""), tmp_path, tmp_path / "numba") == as_it_is
+    later = "os.utime(kernels.PACKAGE / 'navmesh/kernels/ground.py', (time.time() + 60,) * 2)"
+    changes = program.replace("CHANGE", later)
+    assert run(changes, tmp_path, tmp_path / "numba") != as_it_is != run(changes, tmp_path, tmp_path / "numba")
+
+
 def test_few_folders_of_other_sources_are_kept(tmp_path):
     now = time.time()
     for index in range(7):
