@@ -21,7 +21,7 @@ import numba
 import numpy as np
 import torch
 
-from gym_batchnav import __version__
+import gym_batchnav
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.system.process import num_processors
 from gym_batchnav.system.progress import late_progress
@@ -248,9 +248,9 @@ class TrainingRun:
         size = self.workers.size
         if stored != size:
             raise ValueError(f"'{path}' belongs to a run with {stored} workers, not {size}: start {stored} workers")
-        version = about.get("version")
-        if version != __version__:
-            note(f"'{path}' was written by version {version}: in {__version__} the run may go on differently")
+        version, own = about.get("version"), gym_batchnav.__version__
+        if version != own:
+            note(f"'{path}' was written by version {version}: in {own} the run may go on differently")
         return state
 
     def _resume_from(self, state: dict[str, Any]) -> None:
