@@ -67,7 +67,7 @@ def record_episodes(
     Args:
         env: The batch, with or without wrappers.
         agent: An Agent, or a function from the observations of ``env`` to actions [N]; the greedy follower of the
-            shortest path if not given.
+            shortest path if not given, which needs a task with a goal.
         indices: [M], the environments to record.
         num_filmed: Number of these to film, from the first; all if not given.
         sensors: The images to record, whatever the agents' sensors: any of ``"rgb"``, ``"depth"``, ``"semantic"``.

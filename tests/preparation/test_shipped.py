@@ -27,7 +27,13 @@ def loaded(path):
     return scene, NavMesh(scene.navmesh.data)
 
 
-@pytest.mark.parametrize("path", shipped_scenes().values(), ids=shipped_scenes())
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, id=name, marks=() if name == "apartment_4" else pytest.mark.slow)
+        for name, path in shipped_scenes().items()
+    ],
+)
 def test_shipped_tables_are_those_that_preparation_computes(path):
     """If they are not, run ``python -m gym_batchnav.preparation.shipped``."""
     scene, navmesh = loaded(path.stem)

@@ -7,7 +7,7 @@ from rooms import box_room
 
 from gym_batchnav import viz
 from gym_batchnav.env.batch_env import BatchNavEnv
-from gym_batchnav.evaluation.agents import ShortestPathAgent
+from gym_batchnav.evaluation.agents import RandomAgent, ShortestPathAgent
 from gym_batchnav.geometry import Camera
 from gym_batchnav.system.extras import MissingExtraError
 from gym_batchnav.task.explore import Explore
@@ -247,7 +247,9 @@ def test_frames_that_make_no_clip_are_refused(tmp_path):
 
 def test_tasks_without_success_have_no_goals(make):
     env = make(2, task=Explore(), max_episode_steps=8, camera=Camera(16, 16))
-    recording = viz.record_episodes(env, indices=(0, 1), num_filmed=2, size=32, seed=3)
+    with pytest.raises(ValueError, match="agents of Explore have no goal to go to"):
+        viz.record_episodes(env)
+    recording = viz.record_episodes(env, RandomAgent(), indices=(0, 1), num_filmed=2, size=32, seed=3)
     assert [len(tour) for tour in recording.tours] == [0, 0] and np.isnan(recording.spl).all()
     picture = viz.trajectory_maps(env, recording)
     assert picture.ndim == 3 and len(viz.episode_clip(env, recording)) > 1
