@@ -14,8 +14,9 @@ import argparse
 import sys
 from typing import Any, NamedTuple
 
-from gym_batchnav.bench import FREE_MOPS, bench_step
+from gym_batchnav.bench import bench_step
 from gym_batchnav.render.embree.device import shared_embree
+from gym_batchnav.system.calibration import FREE_MOPS
 
 TRIES = 3
 

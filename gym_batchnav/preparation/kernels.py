@@ -27,6 +27,7 @@ from gym_batchnav.mapping.drawing import Band, Maps, Poses, draw_all
 from gym_batchnav.mapping.planning import Paths, follow_all
 from gym_batchnav.mapping.sensors import view_of
 from gym_batchnav.navmesh.agents import NavMeshAgents
+from gym_batchnav.navmesh.build.contours import merge_holes
 from gym_batchnav.navmesh.kernels.crowd import Crowd
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.noise.depth import RedwoodNoise, encode_depth
@@ -172,8 +173,10 @@ def _small_navmesh() -> tuple[NavMesh, np.ndarray]:
 
 
 def build_small_navmesh() -> None:
-    """Build the navmesh of a floor with a table on it."""
+    """Build the navmesh of a floor with a table on it, and join a hole to its outline, which few floors need."""
     NavMesh.build(_ROOM, _FLOOR)
+    corners = np.array([[0, 0, 0], [9, 0, 0], [9, 0, 9], [0, 0, 9]], np.int32)
+    merge_holes(corners, [corners[::-1] // 3 + 3])
 
 
 def walk_nowhere() -> None:
@@ -242,6 +245,7 @@ def fly_in_small_room() -> None:
     air = air.with_goals(air.random_points(1, np.random.default_rng(0)))
     air.is_free(air.fields.goals)
     air.distance(air.fields.goals, np.zeros(1, np.int32))
+    air.shortest_path(air.fields.goals[0], 0)
     agents = FlightAgents(1, Dynamics(5.0, 1.0, 0.2, 1))
     agents.use_memory(agents.memory(1))
     agents.set_slot(0, air)

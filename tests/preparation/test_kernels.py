@@ -14,13 +14,13 @@ import gym_batchnav
 
 PACKAGE = Path(gym_batchnav.__file__).parent
 MOST_IN_DEMO = 60
-# The branches of the first few are compiled for what is drawn; the last also takes a flag that is a constant.
+# The branches of the first few are compiled for what is drawn; the last two also take a flag that is a constant.
 COMPILED_TWICE = {
     *("draw", "_draw_band", "_add_bodies", "draw_rays", "_add_body", "interleave"),
-    "_is_diagonal",
+    *("_is_diagonal", "try_step"),
 }
-# The first two measure and are no part of the work, and the third belongs to the other renderer.
-NOT_AHEAD = {"_probe", "_calibration_loop", "cull"}
+# The first two measure, the third belongs to the other renderer, and only tests call the rest.
+NOT_AHEAD = {"_probe", "_calibration_loop", "cull", "closest_points", "clearances", "sweeps"}
 ENTRY = re.compile(r".+\.(\w+)-\d+\.py\d+.*")
 
 

@@ -206,7 +206,7 @@ def arc_walk(turn: float, forward: float, side: float, longest_part: float) -> W
     return Walk(turn, ahead, right, parts)
 
 
-@njit(inline="always", **INNER)  # a call would take a fifth of the time of a short walk
+@njit(**SMALL)  # a call would take a fifth of the time of a short walk
 def walk_along(
     row: np.ndarray, queue: np.ndarray, start: Spot, heading: np.float32, walk: Walk, sliding: bool
 ) -> tuple[Spot, np.float32, float, bool]:
