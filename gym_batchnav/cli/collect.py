@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from gym_batchnav.cli.cluster import RayAddress, RayCpus, check_one_division
-from gym_batchnav.cli.flags import check_no_options, errors_with_flags, listed
+from gym_batchnav.cli.flags import errors_with_flags, listed, refuse_options
 
 if TYPE_CHECKING:
     from gym_batchnav.collect.collector import Collected, Progress
@@ -99,7 +99,7 @@ def run(
     Example: gym-batchnav collect --scenes "homes/*.glb" --episodes-per-scene 100 --out data
     """
     if context.invoked_subcommand is not None:
-        check_no_options(context)
+        refuse_options(context)
         return
     if out is None:
         raise ValueError("--out is missing: name the folder of the dataset")

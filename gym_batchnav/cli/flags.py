@@ -56,12 +56,3 @@ def with_flags(message: str, options: Mapping[str, str]) -> str:
     keywords = "|".join(map(re.escape, options))
     value = r"(?P<value>(?=[\w'\"(\[-]))"
     return re.sub(rf"(?<![\w.-])(?P<keyword>{keywords})=(?:True\b|{value})?", flag, message)
-
-
-def check_no_options(context: typer.Context) -> None:
-    """Raise ValueError if options stand before a sub-command, which would ignore them."""
-    options = (one for one in context.command.params if one.name is not None)
-    sources = {one.opts[0]: context.get_parameter_source(one.name or "") for one in options}
-    given = [flag for flag, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
-    if given:
-        raise ValueError(f"{', '.join(given)} before {context.invoked_subcommand!r} has no effect: leave it out")
