@@ -130,7 +130,7 @@ def sorted_aliases(aliases: Any, categories: Sequence[str]) -> tuple[tuple[str, 
     """Return aliases of categories as sorted pairs.
 
     Raises:
-        ValueError: They are not texts, or lead to other categories.
+        ValueError: They are not strings, or lead to other categories.
     """
     try:
         pairs = dict(aliases)

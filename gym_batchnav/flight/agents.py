@@ -5,11 +5,9 @@ It has the interface of ``navmesh.agents.NavMeshAgents``, so that a batch can ta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-import numba
 import numpy as np
 
 from gym_batchnav.flight.air import Air
@@ -20,9 +18,8 @@ from gym_batchnav.flight.kernels.fly import (
     course_blocks,
     fly_blocks,
 )
-from gym_batchnav.navmesh.agents import expect_array
+from gym_batchnav.navmesh.agents import expect_array, run_blocks
 from gym_batchnav.state import AgentState, FlightCommands, StepOutcome, check_values
-from gym_batchnav.system.process import PARALLEL_KERNELS
 
 BLOCK = 4  # agents that a thread takes at a time
 PARALLEL_FROM = 16  # agents in a scene, which take about 10 us each
@@ -142,7 +139,7 @@ class FlightAgents:
                 bool(sliding),
             )
             arguments = (rows, air.surfaces, air.voxels, targets, body, active, bodies)
-            _run(fly_blocks, len(rows), *arguments)
+            run_blocks(fly_blocks, BLOCK, len(rows), len(rows) >= PARALLEL_FROM, *arguments)
 
     def distance(
         self,
@@ -186,7 +183,7 @@ class FlightAgents:
             arguments = (
                 rows, air.voxels, air.fields, float(air.radius), position, goal_index, distance_out, turns,
             )  # fmt: skip
-            _run(course_blocks, len(rows), *arguments)
+            run_blocks(course_blocks, BLOCK, len(rows), len(rows) >= PARALLEL_FROM, *arguments)
         return turns
 
     def visible_floor(self, slots: np.ndarray, polygon: np.ndarray, position: np.ndarray) -> np.ndarray:
@@ -201,12 +198,3 @@ class FlightAgents:
             if air is not None:
                 groups.append((air, np.nonzero(slots == slot)[0]))
         return groups
-
-
-def _run(kernel: Callable[..., None], size: int, *arguments: Any) -> None:
-    """Run a kernel on all threads, in blocks of agents, or on this thread if they are few."""
-    if size >= PARALLEL_FROM and numba.get_num_threads() > 1:
-        with PARALLEL_KERNELS:
-            kernel(BLOCK, *arguments)
-    else:
-        kernel(size, *arguments)

@@ -126,7 +126,7 @@ class NavMeshAgents:
             active,
             outcome,
         )
-        _run(step_blocks, BLOCK, size, size >= PARALLEL_FROM, *arguments)
+        run_blocks(step_blocks, BLOCK, size, size >= PARALLEL_FROM, *arguments)
 
     def separate(self, crowd: Crowd) -> None:
         """Stop bodies that share a world where they meet, after each of them has moved as if it were alone.
@@ -151,7 +151,7 @@ class NavMeshAgents:
             expect_array(name, getattr(crowd, name), np.int32, worlds)
         for name in ("old_position", "position"):
             expect_array(name, getattr(crowd, name), np.float32, (*worlds, 3))
-        _run(separate_blocks, WORLD_BLOCK, size, crowd.present.size >= PARALLEL_FROM, self._table, crowd)
+        run_blocks(separate_blocks, WORLD_BLOCK, size, crowd.present.size >= PARALLEL_FROM, self._table, crowd)
 
     def distance(
         self,
@@ -182,9 +182,9 @@ class NavMeshAgents:
         arguments = (self._table, Places(slots, polygon, position), goal_index, out)
         if is_detour(method):
             block = -(-size // (DETOUR_TURNS * numba.get_num_threads()))
-            _run(detour_blocks, block, size, size >= DETOUR_PARALLEL_FROM, *arguments)
+            run_blocks(detour_blocks, block, size, size >= DETOUR_PARALLEL_FROM, *arguments)
         else:
-            _run(distance_blocks, BLOCK, size, size >= PARALLEL_FROM, *arguments)
+            run_blocks(distance_blocks, BLOCK, size, size >= PARALLEL_FROM, *arguments)
 
     def visible_floor(self, slots: np.ndarray, polygon: np.ndarray, position: np.ndarray) -> np.ndarray:
         """Return the points of the visible floor under all agents: [N, 3] float32, metres.
@@ -244,7 +244,7 @@ class NavMeshAgents:
             float(goal_radius),
             actions,
         )
-        _run(follow_blocks, BLOCK, size, size >= PARALLEL_FROM, *arguments)
+        run_blocks(follow_blocks, BLOCK, size, size >= PARALLEL_FROM, *arguments)
         return actions
 
     def next_walk(
@@ -274,11 +274,11 @@ class NavMeshAgents:
         expect_array("goal_index", goal_index, np.int32, (size,))
         walks = Walks(*np.empty((3, size)))
         arguments = (self._table, Places(slots, polygon, position), goal_index, float(longest), bool(sliding), walks)
-        _run(walk_blocks, BLOCK, size, size >= PARALLEL_FROM, *arguments)
+        run_blocks(walk_blocks, BLOCK, size, size >= PARALLEL_FROM, *arguments)
         return walks
 
 
-def _run(kernel: Callable[..., None], block: int, size: int, many: bool, *arguments: Any) -> None:
+def run_blocks(kernel: Callable[..., None], block: int, size: int, many: bool, *arguments: Any) -> None:
     """Run a kernel on all threads, in blocks of rows, or all ``size`` rows on this thread unless they are many."""
     if many and numba.get_num_threads() > 1:
         with PARALLEL_KERNELS:

@@ -89,7 +89,7 @@ def warm_up_batch(
         renderer: Name of the renderer.
         sensors: The sensors of the agents that are rendered.
         pictures: Whether colour pictures are drawn in addition.
-        prepares: Whether scenes may have to be prepared; see ``NavigationPreparer.is_shipped``.
+        prepares: Whether scenes may have to be prepared; see ``NavigationPreparer.reads_shipped_episodes``.
         follows: Whether the shortest-path follower will be used.
         samples: Whether episodes may have to be sampled, as for scenes that are not shipped.
         lenses: Whether the agents have lenses or sensors that only Embree draws.

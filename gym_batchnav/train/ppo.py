@@ -148,7 +148,8 @@ class PPO:
         self._parallel = self.workers.parallel(policy)
         self._has_worlds = any(env.worlds is not None for env in batches)
         alone = policy.device.type == "cpu" and self.workers.size == 1
-        self._shards = Shards(torch.get_num_threads()) if alone and not self._has_worlds else None
+        divides = alone and not self._has_worlds and not config.compile  # one thread compiles at a time
+        self._shards = Shards(torch.get_num_threads()) if divides else None
         own_seed = (seed * self.workers.size + self.workers.rank) * num_envs
         self.collector = Collector(
             batches,

@@ -199,7 +199,8 @@ def test_keywords_that_do_not_fit_are_refused(keywords, message, tmp_path):
 
 
 def test_blind_drones_need_no_camera(make):
-    make(1, sensors=(), camera=Camera())
+    env = make(1, sensors=(), camera=Camera())
+    assert not set(env.reset(seed=0)[0]) & {"depth", "rgb", "semantic"}
 
 
 @pytest.mark.slow

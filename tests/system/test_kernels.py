@@ -39,9 +39,7 @@ def run(program: str, home: Path, cache: Path) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_field_that_is_added_in_another_file_is_not_served_stale_machine_code(tmp_path):
-    copy = tmp_path / "gym_batchnav"
-    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__", "assets"))
+def test_a_field_that_is_added_in_another_file_is_not_served_stale_machine_code(tmp_path, copy):
     file, declaration = next(
         (path, found)
         for path in sorted((copy / "navmesh" / "kernels").glob("*.py"))
@@ -77,9 +75,13 @@ def test_kernels_lie_in_the_folder_that_the_user_has_set_and_the_users_own_do_no
     assert len(ours) == 1 and len(list(ours[0].glob("*.nbi"))) == 1
 
 
-def test_a_change_of_a_module_that_no_kernel_reads_compiles_nothing(tmp_path):
-    copy = tmp_path / "gym_batchnav"
-    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__", "assets"))
+@pytest.fixture
+def copy(tmp_path):
+    """A copy of the package that the programs of ``run`` import."""
+    return shutil.copytree(PACKAGE, tmp_path / "gym_batchnav", ignore=shutil.ignore_patterns("__pycache__", "assets"))
+
+
+def test_a_change_of_a_module_that_no_kernel_reads_compiles_nothing(tmp_path, copy):
     program = (
         "from gym_batchnav.system.kernels import kernels_digest, module_digest as one, PACKAGE;"
         "print(kernels_digest(), one(PACKAGE / 'navmesh/kernels/motion.py'), one(PACKAGE / 'noise/rgb.py'))"
@@ -93,19 +95,20 @@ def test_a_change_of_a_module_that_no_kernel_reads_compiles_nothing(tmp_path):
     assert after[0] != before[0] and after[1] != before[1] and after[2] == before[2]
 
 
-def test_machine_code_of_sources_that_change_during_a_process_is_not_found_again(tmp_path):
-    copy = tmp_path / "gym_batchnav"
-    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__", "assets"))
-    program = (
-        "import gym_batchnav.system.kernels as kernels, os, time;"
-        "CHANGE;"
-        "print(kernels.module_digest(kernels.PACKAGE / 'navmesh/kernels/motion.py'))"
-    )
-    as_it_is = run(program.replace("CHANGE;", ""), tmp_path, tmp_path / "numba")
-    assert run(program.replace("CHANGE;", ""), tmp_path, tmp_path / "numba") == as_it_is
-    later = "os.utime(kernels.PACKAGE / 'navmesh/kernels/ground.py', (time.time() + 60,) * 2)"
-    changes = program.replace("CHANGE", later)
-    assert run(changes, tmp_path, tmp_path / "numba") != as_it_is != run(changes, tmp_path, tmp_path / "numba")
+def test_machine_code_of_sources_that_change_during_a_process_is_not_found_again(tmp_path, copy):
+    digest = "print(kernels.module_digest(kernels.PACKAGE / 'navmesh/kernels/motion.py'))"
+
+    def found(change):
+        return run(
+            f"import gym_batchnav.system.kernels as kernels, os, time; {change}; {digest}", tmp_path, tmp_path / "numba"
+        )
+
+    as_it_is = found("pass")
+    touches = "os.utime(kernels.PACKAGE / 'navmesh/kernels/ground.py', (time.time(),) * 2)"
+    changed = found(touches)
+    assert changed != as_it_is != found(touches) != changed
+    os.utime(copy / "navmesh/kernels/ground.py", (2**32, 2**32))  # of a clock that is ahead
+    assert found("pass") == as_it_is
 
 
 def test_few_folders_of_other_sources_are_kept(tmp_path):
