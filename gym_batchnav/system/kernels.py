@@ -31,6 +31,7 @@ from gym_batchnav.system.storage import is_writable
 KEPT_FOLDERS = 4  # most recently used folders per module, for checkouts that switch between branches
 _IN_USE = 86400.0  # seconds after its last use in which another process may still need a folder
 _BEGAN = time.time()
+_OURS = re.compile(rf"{PACKAGE.name}\.[\w.]+-[0-9a-f]{{16}}")
 _KERNEL = re.compile(r"^\s*@(njit|cfunc)\b", re.MULTILINE)
 
 
@@ -44,6 +45,24 @@ def use_kernel_cache() -> None:
     locators = implementation._locator_classes
     if KernelLocator not in locators:
         locators.insert(0, KernelLocator)
+        names["IndexDataCacheFile"] = KernelFiles
+
+
+class KernelFiles(caching.IndexDataCacheFile):
+    """The index of a kernel's signatures and the files of their machine code.
+
+    Numba numbers the files by an index that it reads and writes without a lock: of two processes that store different
+    signatures at the same time, one could overwrite the other's file, and the index would lead to the wrong machine
+    code. The files of this package's kernels have names that are not used twice, so that at worst a signature is
+    compiled again.
+    """
+
+    def _data_name(self, number: int) -> str:
+        """Return the name of a new file; called by Numba."""
+        name = str(super()._data_name(number))
+        if not _OURS.fullmatch(Path(self._cache_path).name):
+            return name
+        return f"{name.removesuffix('.nbc')}-{secrets.token_hex(8)}.nbc"
 
 
 class KernelLocator(caching._CacheLocator):  # Numba has no public class to derive from

@@ -111,6 +111,25 @@ def test_machine_code_of_sources_that_change_during_a_process_is_not_found_again
     assert found("pass") == as_it_is
 
 
+def test_processes_that_store_signatures_at_once_do_not_exchange_their_machine_code(tmp_path, monkeypatch):
+    """Both read the index before either writes it, and the first to write it is the last to write its machine code."""
+    folder = tmp_path / "gym_batchnav.a.b-0123456789abcdef"
+    folder.mkdir()
+    first, second, found = (kernels.KernelFiles(str(folder), "kernel-1.py311", "stamp") for _ in range(3))
+    write = first._save_data
+
+    def write_last(name, data):
+        with monkeypatch.context() as patch:
+            patch.setattr(second, "_load_index", dict)
+            second.save("integers", "of integers")
+        write(name, data)
+
+    monkeypatch.setattr(first, "_save_data", write_last)
+    first.save("floats", "of floats")
+    assert found.load("integers") == "of integers" and found.load("floats") in (None, "of floats")
+    assert kernels.KernelFiles(str(tmp_path), "mine", "stamp")._data_name(1) == "mine.1.nbc"  # of other packages
+
+
 def test_few_folders_of_other_sources_are_kept(tmp_path):
     now = time.time()
     for index in range(7):
