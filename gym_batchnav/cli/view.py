@@ -24,14 +24,10 @@ def view(
         ),
     ] = None,
     num_envs: Annotated[int, typer.Option(help="Number of agents; several scenes need as many.", min=1, max=1024)] = 4,
-    host: Annotated[
-        str, typer.Option(help="Address to serve; others than this machine need the token that is printed.")
-    ] = "127.0.0.1",
     port: Annotated[
         int | None,
         typer.Option(help="Port to serve; 0 for any free one (default: the first free from 8080).", min=0, max=65535),
     ] = None,
-    token: Annotated[str | None, typer.Option(help="Token for --host (default: drawn).")] = None,
     browser: Annotated[bool, typer.Option(help="Open the address in a browser.")] = True,
     size: Annotated[int, typer.Option(help="Longer side of the agent's pictures in pixels.", min=32, max=1024)] = 256,
     texture_size: TextureSize = "auto",
@@ -59,7 +55,7 @@ def view(
     console = Console(stderr=True, soft_wrap=True)
     spec: Any = scenes or "apartments"
     options = load_options(texture_size, max_triangles)
-    flags = ("policy", "scenes", "host", "port", "token", "renderer")
+    flags = ("policy", "scenes", "port", "renderer")
     with errors_with_flags(*flags), RememberedInterrupt() as interrupt:
         chosen = {name: choose_policy(name, seed) for name in ("follower", "random")}
         keywords: dict[str, Any] = {"sensors": ()}
@@ -68,7 +64,7 @@ def view(
             chosen = {mine.name: mine, **chosen}
             keywords = dict(mine.env)
         scene_sources(spec, options=options)  # raises for a name that no scene has, before kernels are compiled
-        server = WindowServer(host, port, token)
+        server = WindowServer(port)
         try:
             samples = not are_shipped(spec)
             prepares = samples or max_triangles is not None

@@ -22,15 +22,12 @@ COMMAND = [sys.executable, "-c", PROGRAM, "view", "--no-browser", "--port", "0"]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arguments", [("apartment_4",), ("apartment_4", "--host", "0.0.0.0", "--num-envs", "2")])
-def test_it_serves_until_it_is_interrupted(arguments):
-    with subprocess.Popen([*COMMAND, *arguments], stderr=subprocess.PIPE, text=True) as process:
+def test_it_serves_until_it_is_interrupted():
+    with subprocess.Popen([*COMMAND, "apartment_4"], stderr=subprocess.PIPE, text=True) as process:
         try:
             lines = iter(process.stderr.readline, "")
             url = next(line.split()[0] for line in lines if line.startswith("http"))
-            assert ("token=" in url) == ("--host" in arguments)
-            opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
-            with opener.open(url, timeout=300) as page:
+            with urllib.request.urlopen(url, timeout=300) as page:
                 assert b"<html" in page.read().lower()
             process.send_signal(signal.SIGINT)
             assert process.wait(timeout=300) == 0
@@ -65,8 +62,6 @@ def test_it_ends_although_a_destructor_has_lost_the_interrupt():
     ("arguments", "said"),
     [
         (("castle",), "castle"),
-        (("--host", "example.org"), "--host 'example.org'"),
-        (("--token", "abcdefghijklmnop"), "--token"),
         (("--policy", "missing.safetensors"), "--policy 'missing.safetensors'"),
     ],
 )

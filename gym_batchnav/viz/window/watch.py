@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
+import time
 import traceback
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 
@@ -16,14 +17,45 @@ from gym_batchnav.env.stepper import Move
 from gym_batchnav.evaluation.loop import batch_of
 from gym_batchnav.system.notices import warn_user
 from gym_batchnav.system.numbers import check_between, check_counts
-from gym_batchnav.viz.window.pace import Pace
 from gym_batchnav.viz.window.page import Page
-from gym_batchnav.viz.window.server import LOCAL, WindowServer
+from gym_batchnav.viz.window.server import WindowServer
 from gym_batchnav.viz.window.snapshot import Photographer, Snapshot
 
 PERIOD = 0.1  # seconds between two snapshots, at least
 SHARE = 0.02  # of the time, for taking snapshots; as much again for drawing them
 _IDLE = 0.5  # seconds after which the thread that draws looks whether the window is closed
+
+
+class Pace:
+    """Says when work is due, so that it takes at most a share of the time.
+
+    After work of t seconds, none is due for t / share - t seconds. Work that has become slower is done less often.
+
+    Args:
+        share: The share of the time that the work may take, above 0 and at most 1.
+        period: Minimum seconds between the beginnings of two works.
+        clock: Returns seconds.
+    """
+
+    def __init__(self, share: float, period: float = 0.0, clock: Callable[[], float] = time.perf_counter) -> None:
+        self.share = share
+        self._period = period
+        self._clock = clock
+        self._next = -float("inf")
+
+    @property
+    def wait(self) -> float:
+        """Seconds until work is due; 0 if it is due now."""
+        return max(0.0, self._next - self._clock())
+
+    @contextmanager
+    def work(self) -> Iterator[None]:
+        """Measure the work that is done inside, even if it raises."""
+        begun = self._clock()
+        try:
+            yield
+        finally:
+            self._next = begun + max(self._period, (self._clock() - begun) / self.share)
 
 
 class Window:
@@ -51,7 +83,7 @@ class Window:
 
     @property
     def url(self) -> str:
-        """The address for a browser, with its token if it has one."""
+        """The address for a browser."""
         return self._server.url
 
     @property
@@ -136,9 +168,7 @@ class Window:
 def serve(
     env: VectorEnv,
     *,
-    host: str = LOCAL,
     port: int | None = None,
-    token: str | None = None,
     share: float = SHARE,
     size: int = 192,
 ) -> Window:
@@ -149,9 +179,7 @@ def serve(
 
     Args:
         env: The batch, with or without wrappers.
-        host: See ``WindowServer``; by default only this machine reaches the window.
-        port: The port; 0 for any free one. By default the first free one from 8080 on.
-        token: See ``WindowServer``.
+        port: The port, on this machine alone; 0 for any free one. By default the first free one from 8080 on.
         share: The share of the time that taking snapshots may cost, 0.001 to 1; drawing them, in a thread of its own,
             may cost as much again.
         size: Pixels along the longer side of the pictures.
@@ -167,4 +195,4 @@ def serve(
     batch_of(env)
     check_between(0.001, 1.0, share=share)
     check_counts(size=size)
-    return Window(env, WindowServer(host, port, token), share, size)
+    return Window(env, WindowServer(port), share, size)

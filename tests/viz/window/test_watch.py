@@ -8,6 +8,8 @@ from collections import deque
 import gymnasium
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rooms import box_room
 
 pytest.importorskip("viser", reason="needs the extra [view]")
@@ -19,6 +21,7 @@ from gym_batchnav.lenses import Equirectangular
 from gym_batchnav.state import Action
 from gym_batchnav.viz.window.page import Page
 from gym_batchnav.viz.window.snapshot import SENSORS, Photographer
+from gym_batchnav.viz.window.watch import Pace
 from gym_batchnav.worlds.views import FIRST_BODY_ID
 
 
@@ -231,3 +234,17 @@ def test_wrong_arguments_are_named(make, keywords, said):
     with pytest.raises(ValueError, match=said):
         viz.serve(make(), **keywords)
     assert threading.active_count() <= threads
+
+
+@given(st.lists(st.floats(1e-4, 2.0), min_size=2, max_size=30), st.floats(0.001, 1.0), st.floats(0.0, 0.5))
+def test_work_takes_at_most_its_share_of_the_time(durations, share, period):
+    now = begun = 100.0
+    pace = Pace(share, period, lambda: now)
+    assert pace.wait == 0
+    for duration in durations:
+        now += pace.wait
+        with pace.work():
+            now += duration
+    now += pace.wait
+    assert sum(durations) <= share * (now - begun) * (1 + 1e-9)
+    assert now - begun >= period * len(durations) - 1e-9
