@@ -4,25 +4,16 @@
 # This installs the packages from benchmarks/gpu/pack.sh into a new virtual environment on top of the machine's own
 # packages, compiles the kernels, runs the stages in order, and prints a table. Everything ends within BUDGET seconds.
 #
-#   system   drivers, EGL and CUDA devices, OpenGL's limits and extensions, speed of copies
-#   cpu      Embree and navigation on 1, 2, 4, 8 and 16 threads
-#   tests    pytest -m gpu with a stress test of 100,000 batches; the OpenGL and agreement tests; agreement of the
-#            renderers in every shared scene, as figures and pictures
-#   render   the renderer alone, up to 16,384 views, depth at 64 x 64 and RGB at 128 x 128; memory
-#   step     whole steps of 4,096 agents, in one batch and in two halves that overlap
-#   train    training end to end: a small policy and the paper's SE-ResNet9
-#   peers    other simulators in the same run, if they are installed
-#   profile  the time of a step by OpenGL's timers, CUDA's events, copies and Python functions
-#   learn    only if it is named: train the preset gpu for LEARN seconds, then evaluate it in held-out homes
+#   correct  drivers and versions; pytest -m gpu with a stress test of 100,000 batches; the OpenGL and agreement tests
+#   speed    OpenGL alone, up to 16,384 views, depth at 64 x 64 and RGB at 128 x 128, and its memory; whole steps of
+#            4,096 agents, in one batch and in two halves that overlap; training of a small policy and the paper's
 #
 #   --small  few agents and short times, to test the kit itself; works without a GPU
 #
 # Variables, with defaults in parentheses:
-#   OUT      folder for the results (out/gpu): results.jsonl, written line by line; table.txt; log.txt; pictures
+#   OUT      folder for the results (out/gpu): results.jsonl, written line by line; table.txt; log.txt
 #   KIT      folder that pack.sh has made (.gpu-kit)
 #   WORK     folder for the virtual environment, caches and unpacked files (a new temporary folder)
-#   RUN      folder of the training run of the stage learn (WORK/run); another call with the same folder resumes it
-#   LEARN    seconds of training in the stage learn (420)
 #   PYTHON   Python with torch (python3)
 #   BUDGET   time limit in seconds, including the installation (570)
 #   DATA     folder of the shared scenes, used if the kit does not contain them (../shared)
@@ -83,7 +74,6 @@ fi
 if [ -d $nvidia/lib64 ] && ! "$python" -c 'import ctypes; ctypes.CDLL("libEGL_nvidia.so.0")' 2> /dev/null; then
   export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$nvidia/lib64
 fi
-export RUN=${RUN:-$work/run}
 export PYTHONPATH=$root NUMBA_CACHE_DIR=$work/numba GYM_BATCHNAV_CACHE=$work/cache PATH=$work/venv/bin:$PATH
 
 echo "== compiling the kernels"
@@ -95,4 +85,5 @@ embree=$!
 "$work/venv/bin/python" -c "$warm('opengl')" || echo "   OpenGL is not available"
 wait $embree || echo "   Embree is not available"
 wait $warmup
-"$work/venv/bin/python" "$here/kit.py" --spent "$((SECONDS - started))" --budget "${BUDGET:-570}" "$@"
+"$work/venv/bin/python" "$here/kit.py" --spent "$((SECONDS - started))" --budget "${BUDGET:-570}" "$@" 2>&1 |
+  tee "$OUT/log.txt"
