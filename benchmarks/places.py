@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from gym_batchnav.cli.extras import train_extra
-from gym_batchnav.train.run.presets import PRESETS
+from gym_batchnav.evaluation.comparison import SMALL_HOMES
 
 DATA = Path(os.environ.get("GYM_BATCHNAV_TEST_DATA", Path(__file__).parents[2] / "shared"))
 BUILDINGS = (
@@ -44,7 +44,7 @@ class Place:
 def places() -> list[Place]:
     """Return the groups of scenes; each third-party scene is a group of its own, whose only bar is above blind."""
     found = [
-        Place("small homes (held out by the preset cpu)", PRESETS["cpu"].held_out, 25, 0.93, 0.95),
+        Place("small homes (held out by the preset cpu)", SMALL_HOMES, 25, 0.93, 0.95),
         Place("homes of the default size", ("procedural:100000-100019",), 25, 0.90, 0.93),
         Place("the shipped apartments", ("apartments",), 50, 0.90, 0.93),
     ]
@@ -58,16 +58,17 @@ def places() -> list[Place]:
 def evaluated(place: Place, policies: tuple[str, ...], blind: Path | None, agents: tuple[str, ...]) -> dict[str, Any]:
     """Return means and 95% intervals by agent, and SPL by scene."""
     with train_extra():
+        from gym_batchnav.evaluation.comparison import Asked, make_comparison
         from gym_batchnav.evaluation.intervals import estimates
         from gym_batchnav.library.sources import scene_sources
-        from gym_batchnav.train.comparison import Asked, make_comparison
+        from gym_batchnav.train.policy_agent import load_agent
 
     scenes = scene_sources(list(place.scenes))
     asked = Asked(
         policies=policies, blind_file=blind, agents=agents, scenes=place.scenes,
         episodes=place.episodes_per_scene * len(scenes),
     )  # fmt: skip
-    comparison = make_comparison(asked, print)
+    comparison = make_comparison(asked, load_agent, print)
     try:
         comparison.run()
         figures: dict[str, Any] = {}

@@ -33,7 +33,7 @@ from gym_batchnav.actions.noise import LoCoBotNoise
 from gym_batchnav.cli import app
 from gym_batchnav.episodes.habitat import write_episodes
 from gym_batchnav.episodes.sampling import sample_episodes
-from gym_batchnav.evaluation.scores import scores_json
+from gym_batchnav.evaluation.report import scores_json
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.scene.save import save_glb
 from gym_batchnav.state import AgentState, EpisodeState

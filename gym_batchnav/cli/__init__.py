@@ -19,7 +19,6 @@ from gym_batchnav.cli.demo import demo
 from gym_batchnav.cli.doctor import doctor
 from gym_batchnav.cli.episodes import episodes
 from gym_batchnav.cli.evaluate import evaluation
-from gym_batchnav.cli.plot import plot
 from gym_batchnav.cli.policy import policy
 from gym_batchnav.cli.scene import scene
 from gym_batchnav.cli.train import train
@@ -58,7 +57,6 @@ app.command()(doctor)
 app.command()(warmup)
 app.command()(view)
 app.command()(train)
-app.command()(plot)
 app.add_typer(policy, name="policy")
 app.add_typer(evaluation, name="evaluate")
 app.command()(tune)

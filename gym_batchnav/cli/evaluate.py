@@ -20,7 +20,7 @@ from gym_batchnav.system.storage import make_folder
 from gym_batchnav.system.wording import counted
 
 if TYPE_CHECKING:
-    from gym_batchnav.train.comparison import Comparison
+    from gym_batchnav.evaluation.comparison import Comparison, TrainedAgent
 
 AGENTS = "blind,random,follower"
 _FLAGS = (
@@ -101,15 +101,14 @@ def evaluate(
     if context.invoked_subcommand is not None:
         refuse_options(context)
         return
+    from gym_batchnav.evaluation.comparison import Asked, make_comparison
     from gym_batchnav.evaluation.named_agents import check_name
+    from gym_batchnav.evaluation.shards import write_shard
+    from gym_batchnav.viz.profiles import check_figures
 
     with errors_with_flags("policy"):
         for name in policy or ():
             check_name(name)
-    with train_extra():
-        from gym_batchnav.train.comparison import Asked, make_comparison
-        from gym_batchnav.train.comparison_shards import write_shard
-        from gym_batchnav.train.report import check_report
 
     console = Console(stderr=as_json)
     with errors_with_flags("shard", "out", "ray", "ray_cpus"):
@@ -119,7 +118,7 @@ def evaluate(
             raise ValueError(f"shard={part}: also pass out=, a folder of its own for each shard")
     if out is not None:
         if shard is None:
-            check_report()
+            check_figures()
         make_folder(out)
     asked = Asked(
         policies=tuple(policy or ()), blind_file=blind, agents=listed(agents), scenes=tuple(scenes or ()),
@@ -127,7 +126,7 @@ def evaluate(
         allow_mismatch=allow_mismatch, protocol=protocol, sensors=None if sensors is None else listed(sensors),
     )  # fmt: skip
     with console.status("Loading scenes"), errors_with_flags(*_FLAGS, **_RENAMED):
-        comparison = make_comparison(asked, _note(console))
+        comparison = make_comparison(asked, _load, _note(console))
     try:
         _run(comparison, seed, part, ray, ray_cpus)
         if shard is None or out is None:
@@ -164,26 +163,25 @@ def merge(
 
     Example: gym-batchnav evaluate merge report shards/1 shards/2 shards/3
     """
-    with train_extra():
-        from gym_batchnav.train.comparison_shards import merged
-        from gym_batchnav.train.report import check_report
+    from gym_batchnav.evaluation.shards import merged
+    from gym_batchnav.viz.profiles import check_figures
 
-    check_report()
+    check_figures()
     console = Console(stderr=as_json)
     with console.status("Loading scenes"), errors_with_flags(*_FLAGS, **_RENAMED):
-        comparison = merged(
-            folders,
-            tuple(policy or ()),
-            listed(agents),
-            blind,
-            renderer,
-            _note(console),
-        )
+        comparison = merged(folders, _load, policy or (), listed(agents), blind, renderer, _note(console))
     try:
         make_folder(out)
         _report(comparison, comparison.asked.seed, out, as_json, console)
     finally:
         comparison.close()
+
+
+def _load(path: Path, sample_seed: int | None, allow_mismatch: bool) -> TrainedAgent:
+    """Load the agent of a policy file, for which alone an evaluation needs torch."""
+    with train_extra():
+        from gym_batchnav.train.policy_agent import load_agent
+    return load_agent(path, sample_seed, allow_mismatch)
 
 
 def _note(console: Console) -> Callable[[str], None]:
@@ -205,7 +203,8 @@ def _run(comparison: Comparison, seed: int, part: Part, ray: str | None, ray_cpu
 
 def _report(comparison: Comparison, seed: int, out: Path | None, as_json: bool, console: Console) -> None:
     """Print the tables, write the files if there is a folder for them, and print the figures as JSON."""
-    from gym_batchnav.train.report import summary, write_report
+    from gym_batchnav.evaluation.report import summary, write_report
+    from gym_batchnav.viz.report import draw_report
 
     with console.status("Computing intervals"):
         found = summary(comparison, seed)
@@ -215,7 +214,7 @@ def _report(comparison: Comparison, seed: int, out: Path | None, as_json: bool, 
         console.print(hint, style="yellow", markup=False, highlight=False)
     if out is not None:
         with console.status("Drawing maps, failures and clip"):
-            files = write_report(comparison, out, found)
+            files = {**write_report(comparison, out, found), **draw_report(comparison, out, found)}
         for file, description in files.items():
             console.print(f"{file}  {description}", highlight=False, markup=False)
     if as_json:

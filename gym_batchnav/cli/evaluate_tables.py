@@ -29,7 +29,7 @@ def tables(found: Mapping[str, Any], policy: str) -> Iterator[Table]:
     """Yield the tables of an evaluation.
 
     Args:
-        found: What ``summary`` of ``gym_batchnav.train.report`` returned.
+        found: What ``summary`` of ``gym_batchnav.evaluation.report`` returned.
         policy: The name of the policy.
     """
     counts = f"{counted(found['episodes'], 'episode')} in {counted(len(found['scenes']), 'scene')}"

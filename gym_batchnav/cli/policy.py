@@ -1,4 +1,4 @@
-"""``gym-batchnav policy``: policy files from networks that were trained elsewhere, and smaller ones."""
+"""``gym-batchnav policy``: policy files from networks that were trained elsewhere."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 from gym_batchnav.cli.extras import train_extra
 from gym_batchnav.system.storage import check_destination
 
-HELP = "Import policies that were trained elsewhere; make policy files smaller."
+HELP = "Import policies that were trained elsewhere."
 
 policy = typer.Typer(help=HELP, no_args_is_help=True)
 
@@ -39,25 +39,6 @@ def import_policy(
     save_policy(out, found, about)
     print(f"{out}: {about.kind}, which sees {about.sensors[0]} of {about.camera.width} x {about.camera.height} pixels")
     print(f"Score it with: gym-batchnav evaluate --policy '{out}' --sample --scenes SCENES")
-
-
-@policy.command()
-def halve(
-    file: Annotated[Path, typer.Argument(help="Policy file.")],
-    out: Annotated[Path, typer.Option(help="Policy file to write.")],
-) -> None:
-    """Store the weights of a policy with 16 bits, in a file of half the size, for sharing.
-
-    It is loaded with 32 bits again. Rounding changes few actions: score the result.
-
-    Example: gym-batchnav policy halve runs/first/policy.safetensors --out small.safetensors
-    """
-    with train_extra():
-        from gym_batchnav.train.policy_file import load_policy, save_policy
-
-    _check_out(out, file)
-    save_policy(out, *load_policy(file), half=True)
-    print(f"{out}: {out.stat().st_size:,} instead of {file.stat().st_size:,} bytes")
 
 
 def _check_out(out: Path, file: Path) -> None:

@@ -17,12 +17,12 @@ import numpy as np
 
 from gym_batchnav.cluster.job import Finished
 from gym_batchnav.cluster.ray_cluster import run_job
+from gym_batchnav.evaluation.comparison import BLIND, Asked, Comparison, make_comparison
 from gym_batchnav.evaluation.evaluate import run_episodes
 from gym_batchnav.evaluation.named_agents import user_file
+from gym_batchnav.evaluation.shards import differences, take_results
 from gym_batchnav.library.sources import with_absolute_paths
-from gym_batchnav.train.chosen_agents import BLIND
-from gym_batchnav.train.comparison import Asked, Comparison, make_comparison
-from gym_batchnav.train.comparison_shards import differences, take_results
+from gym_batchnav.train.policy_agent import load_agent
 
 REPORT_SECONDS = 0.5  # between two messages with episodes that ended
 
@@ -97,7 +97,7 @@ class EvaluationRunner:
     def __init__(self, job: EvaluationJob) -> None:
         self._job = job
         with tempfile.TemporaryDirectory() as folder:
-            self._comparison = make_comparison(job.asked.with_files(_written(job.files, Path(folder))))
+            self._comparison = make_comparison(job.asked.with_files(_written(job.files, Path(folder))), load_agent)
         try:
             self._comparison.env.reset(seed=job.asked.seed)  # the card states the seeds
             self._card = self._comparison.protocol()

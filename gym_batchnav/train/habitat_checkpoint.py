@@ -22,11 +22,11 @@ import torch
 from torch import Tensor
 
 from gym_batchnav.actions.discrete import DiscreteActions
+from gym_batchnav.evaluation.records import fields_of
+from gym_batchnav.evaluation.world import PolicyAbout
 from gym_batchnav.protocols import protocol_of
 from gym_batchnav.train.encoder import PRIOR_PICTURES
 from gym_batchnav.train.policy import EMBEDDING, Policy, make_policy
-from gym_batchnav.train.policy_file import PolicyAbout
-from gym_batchnav.train.records import fields_of
 
 KIND = "ddppo-resnet50"
 PROTOCOL = "pointnav-gibson-2019"

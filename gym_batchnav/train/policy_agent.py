@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,11 +10,12 @@ import torch
 
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.evaluation.agents import uniform_draws
+from gym_batchnav.evaluation.records import is_known, value_of
+from gym_batchnav.evaluation.world import PolicyAbout, check_world, policy_actions
 from gym_batchnav.task.api import Sensor
 from gym_batchnav.train.encoder import GOAL_PICTURES
 from gym_batchnav.train.policy import PREVIOUS_ACTION, Policy
-from gym_batchnav.train.policy_file import PolicyAbout, check_world, policy_actions
-from gym_batchnav.train.records import is_known, value_of
+from gym_batchnav.train.policy_file import load_policy
 
 
 class PolicyAgent:
@@ -105,3 +107,14 @@ class PolicyAgent:
             actions = (cumulative[:, :-1] <= uniform_draws(env, self.sample_seed)[:, None]).sum(axis=1)
         self._previous = torch.as_tensor(actions, device=device)
         return actions
+
+
+def load_agent(path: Path, sample_seed: int | None = None, allow_mismatch: bool = False) -> PolicyAgent:
+    """Load the agent of a policy file; see PolicyAgent.
+
+    Raises:
+        ValueError: The file is not a policy.
+        FileNotFoundError: The file does not exist.
+    """
+    policy, about = load_policy(path)
+    return PolicyAgent(policy, sample_seed, about=about, allow_mismatch=allow_mismatch)

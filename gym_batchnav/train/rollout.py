@@ -14,9 +14,9 @@ from torch import Tensor
 
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.evaluation.agents import Agent
+from gym_batchnav.evaluation.world import policy_actions
 from gym_batchnav.train.imitation import make_teacher
 from gym_batchnav.train.policy import PREVIOUS_ACTION, Policy
-from gym_batchnav.train.policy_file import policy_actions
 from gym_batchnav.train.shards import Shards
 
 

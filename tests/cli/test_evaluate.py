@@ -20,15 +20,16 @@ from gym_batchnav.cli import app  # noqa: E402
 from gym_batchnav.cli import evaluate as commands  # noqa: E402
 from gym_batchnav.cli.evaluate_tables import print_tables, stop_hint, tables  # noqa: E402
 from gym_batchnav.evaluation import failures  # noqa: E402
-from gym_batchnav.evaluation.scores import read_scores  # noqa: E402
+from gym_batchnav.evaluation.comparison import SHIPPED_BLIND, SHIPPED_POLICY, Asked, _beside, make_comparison  # noqa: E402
+from gym_batchnav.evaluation.report import read_scores  # noqa: E402
+from gym_batchnav.evaluation.world import PolicyAbout  # noqa: E402
 from gym_batchnav.geometry import Camera  # noqa: E402
 from gym_batchnav.library.sources import assets_dir  # noqa: E402
 from gym_batchnav.system.extras import MissingExtraError  # noqa: E402
 from gym_batchnav.system.nested import finite  # noqa: E402
-from gym_batchnav.train.chosen_agents import SHIPPED_BLIND, SHIPPED_POLICY, choose_beside  # noqa: E402
-from gym_batchnav.train.comparison import Asked, make_comparison  # noqa: E402
 from gym_batchnav.train.policy import make_policy  # noqa: E402
-from gym_batchnav.train.policy_file import PolicyAbout, load_policy, save_policy  # noqa: E402
+from gym_batchnav.train.policy_agent import load_agent  # noqa: E402
+from gym_batchnav.train.policy_file import load_policy, save_policy  # noqa: E402
 
 AGENTS = ["policy", "blind", "random", "follower"]
 SCENES = ["apartment_0", "apartment_1"]
@@ -154,7 +155,7 @@ def test_shards_that_are_no_whole_are_refused(files, shards, tmp_path):
     refused_if("beyond 64 bits", lambda part: part["results"]["random"].update(num_steps=[10**30]))
     refused_if("with other columns", lambda part: part["results"]["random"].pop("spl"))
     refused_if("is not 'gym-batchnav evaluation shard 2'", lambda part: part.update(format="another"))
-    refused_if("its argument scenes is 3", lambda part: part["arguments"].update(scenes=3))
+    refused_if("its argument --scenes 3: expected tuple", lambda part: part["arguments"].update(scenes=3))
     refused("not the file of the agent 'policy' that the shards ran", shards, policy=[str(other_policy(tmp_path))])
     (tmp_path / "edited" / "shard.json").write_text("[" * 10**5)
     refused("damaged", [*shards[:3], tmp_path / "edited"])
@@ -214,16 +215,16 @@ def test_what_cannot_be_evaluated_is_refused(files, tmp_path, monkeypatch):
     refused("damaged", policy=[str(damaged)])
     damaged.write_bytes((assets_dir() / "apartment_4.glb").read_bytes())
     refused("is not a safetensors file: pass a file that gym-batchnav train wrote", policy=[str(damaged)])
-    monkeypatch.setattr("gym_batchnav.train.chosen_agents.assets_dir", lambda: tmp_path / "nothing")
+    monkeypatch.setattr("gym_batchnav.evaluation.comparison.assets_dir", lambda: tmp_path / "nothing")
     refused("ships no policy: pass --policy, a file", policy=None)
 
 
 def test_the_shipped_policies_are_taken_by_default(files, tmp_path, monkeypatch):
     (tmp_path / SHIPPED_POLICY).write_bytes(files["small"].read_bytes())
     (tmp_path / SHIPPED_BLIND).write_bytes(files["blind"].read_bytes())
-    monkeypatch.setattr("gym_batchnav.train.chosen_agents.assets_dir", lambda: tmp_path)
+    monkeypatch.setattr("gym_batchnav.evaluation.comparison.assets_dir", lambda: tmp_path)
     room = "procedural:3?area=28&triangles=8000"
-    comparison = make_comparison(Asked(scenes=(room,), num_envs=4))
+    comparison = make_comparison(Asked(scenes=(room,), num_envs=4), load_agent)
     try:
         assert comparison.asked.policies == (str(tmp_path / SHIPPED_POLICY),) and list(comparison.agents) == AGENTS
         assert comparison.env.num_episodes == comparison.episodes_per_scene == 25
@@ -249,8 +250,8 @@ def seeds(files, tmp_path_factory):
 @pytest.fixture
 def without_pictures(monkeypatch):
     """Reports without maps and clips, which take seconds and are those of any evaluation."""
-    monkeypatch.setattr("gym_batchnav.train.report._draw_longest", lambda *given: None)
-    monkeypatch.setattr("gym_batchnav.train.report._draw_failures", lambda *given: False)
+    monkeypatch.setattr("gym_batchnav.viz.report._draw_longest", lambda *given: None)
+    monkeypatch.setattr("gym_batchnav.viz.report._draw_failures", lambda *given: False)
 
 
 def test_several_seeds_are_runs_of_one_agent(seeds, tmp_path, capsys, without_pictures):
@@ -318,10 +319,10 @@ def test_the_mapper_acts_beside_a_policy(files, tmp_path, without_pictures):
 def test_agents_beside_may_have_files_that_are_called_policy_something(files, tmp_path):
     file = tmp_path / "policy_best.safetensors"
     file.write_bytes(files["small"].read_bytes())
-    assert list(choose_beside((str(file),), None, None, 0, None, False, print)) == [file.name]
+    assert list(_beside(Asked(agents=(str(file),)), load_agent, None, print)) == [file.name]
     file = file.rename(tmp_path / "policy_2")
     with pytest.raises(ValueError, match="'policy_2' is there twice: give the file another name"):
-        choose_beside((str(file),), None, None, 0, None, False, print)
+        _beside(Asked(agents=(str(file),)), load_agent, None, print)
 
 
 def test_agents_that_do_not_fit_are_refused(files, seeds, tmp_path):
@@ -405,8 +406,8 @@ def test_a_policy_that_never_stops_gets_a_hint():
 @pytest.mark.parametrize("command", ["evaluate", "merge"])
 def test_without_the_extra_for_figures_nothing_is_computed(command, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    for name in ("comparison.make_comparison", "comparison_shards.merged"):
-        monkeypatch.setattr(f"gym_batchnav.train.{name}", lambda *given: pytest.fail("loads scenes"))
+    for name in ("comparison.make_comparison", "shards.merged"):
+        monkeypatch.setattr(f"gym_batchnav.evaluation.{name}", lambda *given: pytest.fail("loads scenes"))
     out = tmp_path / "report"
     with pytest.raises(MissingExtraError, match=r'pip install "gym-batchnav\[viz\]"'):
         evaluate(out=out) if command == "evaluate" else commands.merge(out, [tmp_path])

@@ -18,6 +18,8 @@ from gym_batchnav.cli import app  # noqa: E402
 from gym_batchnav.cli.evaluate import evaluate  # noqa: E402
 from gym_batchnav.cluster import evaluation  # noqa: E402
 from gym_batchnav.cluster.display import NodesDisplay  # noqa: E402
+from gym_batchnav.evaluation.comparison import Asked, make_comparison  # noqa: E402
+from gym_batchnav.evaluation.world import PolicyAbout  # noqa: E402
 from gym_batchnav.geometry import Camera  # noqa: E402
 from gym_batchnav.library.cache import DiskCache  # noqa: E402
 from gym_batchnav.library.sources import scene_sources  # noqa: E402
@@ -25,9 +27,9 @@ from gym_batchnav.preparation.navigation import NavigationPreparer  # noqa: E402
 from gym_batchnav.preparation.worker import PreparationWorker  # noqa: E402
 from gym_batchnav.scene.save import save_glb  # noqa: E402
 from gym_batchnav.system.runs import read_runs  # noqa: E402
-from gym_batchnav.train.comparison import Asked, make_comparison  # noqa: E402
 from gym_batchnav.train.policy import make_policy  # noqa: E402
-from gym_batchnav.train.policy_file import PolicyAbout, save_policy  # noqa: E402
+from gym_batchnav.train.policy_agent import load_agent  # noqa: E402
+from gym_batchnav.train.policy_file import save_policy  # noqa: E402
 from gym_batchnav.tuning.features import Run  # noqa: E402
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]  # a hang, not a busy machine
@@ -79,7 +81,7 @@ def test_an_evaluation_equals_that_of_one_process_although_a_node_is_killed(clus
 
 def test_a_node_with_other_settings_is_refused(cluster, files):
     comparison = make_comparison(
-        Asked(tuple(files["policy"]), files["blind"], scenes=tuple(files["scenes"]), episodes=4, num_envs=2)
+        Asked(tuple(files["policy"]), files["blind"], scenes=tuple(files["scenes"]), episodes=4, num_envs=2), load_agent
     )
     try:
         other = replace(comparison.asked, episodes=5)

@@ -64,11 +64,13 @@ def test_an_evaluation_equals_that_of_one_process(tmp_path, monkeypatch):
     torch = pytest.importorskip("torch", reason="torch is not installed")
     pytest.importorskip("safetensors", reason="safetensors is not installed")
     from gym_batchnav.cluster import evaluation
+    from gym_batchnav.evaluation.comparison import Asked, make_comparison
+    from gym_batchnav.evaluation.report import summary as summary_of
+    from gym_batchnav.evaluation.world import PolicyAbout
     from gym_batchnav.geometry import Camera
-    from gym_batchnav.train.comparison import Asked, make_comparison
     from gym_batchnav.train.policy import make_policy
-    from gym_batchnav.train.policy_file import PolicyAbout, save_policy
-    from gym_batchnav.train.report import summary as summary_of
+    from gym_batchnav.train.policy_agent import load_agent
+    from gym_batchnav.train.policy_file import save_policy
 
     monkeypatch.setattr(evaluation, "run_job", run_here)
     monkeypatch.setattr(evaluation, "REPORT_SECONDS", 0.01)
@@ -82,7 +84,7 @@ def test_an_evaluation_equals_that_of_one_process(tmp_path, monkeypatch):
     monkeypatch.setenv("GYM_BATCHNAV_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     comparison = make_comparison(
-        Asked((str(tmp_path / "policy.safetensors"),), scenes=("hall.glb",), episodes=7, num_envs=3)
+        Asked((str(tmp_path / "policy.safetensors"),), scenes=("hall.glb",), episodes=7, num_envs=3), load_agent
     )
     try:
         comparison.run(0)
@@ -107,7 +109,7 @@ def test_files_with_names_of_agents_do_not_travel(tmp_path, monkeypatch):
     pytest.importorskip("torch", reason="torch is not installed")
     pytest.importorskip("safetensors", reason="safetensors is not installed")
     from gym_batchnav.cluster.evaluation import _contents
-    from gym_batchnav.train.comparison import Asked
+    from gym_batchnav.evaluation.comparison import Asked
 
     monkeypatch.chdir(tmp_path)
     names = ("random", "follower", "mapper", "blind", "pointnav_depth", "mine.safetensors")

@@ -8,7 +8,7 @@ import pytest
 from gym_batchnav.evaluation.evaluate import EvaluatedEpisodes
 from gym_batchnav.evaluation.failures import CAUSES, count_causes, failure_causes, measures_for_causes
 from gym_batchnav.evaluation.intervals import bootstrap, draw_resamples, layout_of
-from gym_batchnav.evaluation.scores import read_scores, scores_json
+from gym_batchnav.evaluation.report import read_scores, scores_json
 from gym_batchnav.evaluation.statistics import (
     by_distance,
     by_scene,

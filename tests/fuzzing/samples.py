@@ -296,8 +296,9 @@ def _write_policies(folder: Path) -> None:
         import torch
     except ImportError:  # policies are not fuzzed without torch
         return
+    from gym_batchnav.evaluation.world import PolicyAbout
     from gym_batchnav.train.policy import make_policy
-    from gym_batchnav.train.policy_file import PolicyAbout, save_policy
+    from gym_batchnav.train.policy_file import save_policy
 
     torch.manual_seed(0)
     for kind, sensors in (("blind", ()), ("small", ("depth", "rgb"))):

@@ -9,15 +9,16 @@ pytest.importorskip("safetensors", reason="safetensors is not installed")
 
 from gym_batchnav import BatchNavEnv  # noqa: E402
 from gym_batchnav.evaluation.agents import sensors_of_agent  # noqa: E402
+from gym_batchnav.evaluation.comparison import Asked, make_comparison  # noqa: E402
+from gym_batchnav.evaluation.world import policy_about  # noqa: E402
 from gym_batchnav.geometry import Camera  # noqa: E402
 from gym_batchnav.mapping.sensors import MapPath  # noqa: E402
 from gym_batchnav.noise.depth import RedwoodNoise  # noqa: E402
 from gym_batchnav.noise.timing import SensorTiming  # noqa: E402
 from gym_batchnav.task.sensors import Heading, WalkScan  # noqa: E402
-from gym_batchnav.train.comparison import Asked, make_comparison  # noqa: E402
 from gym_batchnav.train.policy import GOAL, make_policy  # noqa: E402
-from gym_batchnav.train.policy_agent import PolicyAgent  # noqa: E402
-from gym_batchnav.train.policy_file import load_policy, policy_about, save_policy  # noqa: E402
+from gym_batchnav.train.policy_agent import PolicyAgent, load_agent  # noqa: E402
+from gym_batchnav.train.policy_file import load_policy, save_policy  # noqa: E402
 
 SCENE = "apartment_4"
 
@@ -38,7 +39,9 @@ def write(tmp_path):
 
 
 def compared(policy, *agents, **asked):
-    return make_comparison(Asked((policy,), agents=agents, scenes=(SCENE,), episodes=1, num_envs=1, **asked))
+    return make_comparison(
+        Asked((policy,), agents=agents, scenes=(SCENE,), episodes=1, num_envs=1, **asked), load_agent
+    )
 
 
 def test_a_policy_beside_another_gets_its_sensors(write):

@@ -15,7 +15,8 @@ from gym_batchnav.env.batch_env import BatchNavEnv  # noqa: E402
 from gym_batchnav.evaluation.agents import RandomAgent  # noqa: E402
 from gym_batchnav.evaluation.evaluate import evaluate  # noqa: E402
 from gym_batchnav.evaluation.intervals import bootstrap, estimates  # noqa: E402
-from gym_batchnav.evaluation.tables import episode_table, figures  # noqa: E402
+from gym_batchnav.evaluation.report import episode_table, figures  # noqa: E402
+from gym_batchnav.evaluation.world import policy_about  # noqa: E402
 from gym_batchnav.geometry import Camera  # noqa: E402
 from gym_batchnav.library.library import SceneLibrary  # noqa: E402
 from gym_batchnav.task.api import Measure, Sensor  # noqa: E402
@@ -34,7 +35,7 @@ from gym_batchnav.train.policy import (  # noqa: E402
     num_categories,
 )
 from gym_batchnav.train.policy_agent import PolicyAgent  # noqa: E402
-from gym_batchnav.train.policy_file import load_policy, policy_about, save_policy  # noqa: E402
+from gym_batchnav.train.policy_file import load_policy, save_policy  # noqa: E402
 from gym_batchnav.train.ppo import PPO, PPOConfig  # noqa: E402
 from gym_batchnav.worlds.people import People  # noqa: E402
 

@@ -13,9 +13,9 @@ from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from gym_batchnav.evaluation.records import CLASS, value_of
+from gym_batchnav.evaluation.world import TASKS
 from gym_batchnav.system.nested import flattened
-from gym_batchnav.train.policy_file import TASKS
-from gym_batchnav.train.records import CLASS, value_of
 
 if sys.version_info >= (3, 11):
     import tomllib

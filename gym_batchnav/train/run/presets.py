@@ -9,11 +9,11 @@ from types import MappingProxyType
 from typing import Any
 
 from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.evaluation.records import sensors_of
 from gym_batchnav.geometry import Camera
 from gym_batchnav.task.api import Task
 from gym_batchnav.task.pointnav import PointNav
 from gym_batchnav.train.ppo import PPOConfig
-from gym_batchnav.train.records import sensors_of
 from gym_batchnav.train.run.config import read_config, with_changes
 
 FOLDER = Path(__file__).parents[1] / "presets"
@@ -26,7 +26,6 @@ class Preset:
 
     Attributes:
         scenes: Training scenes.
-        held_out: Evaluation scenes.
         policy: Kind of policy, see ``make_policy``.
         ppo: Hyper-parameters.
         num_envs: N, the number of environments.
@@ -44,7 +43,6 @@ class Preset:
     """
 
     scenes: tuple[str, ...] = ("apartments",)
-    held_out: tuple[str, ...] = ()
     policy: str = "small"
     ppo: PPOConfig = field(default_factory=PPOConfig)
     num_envs: int = 256
@@ -72,25 +70,12 @@ class Preset:
             "num_episodes": self.num_episodes,
             "autoreset_mode": "same_step",
             "reuse_buffers": True,
-        }
-        return BatchNavEnv(**{**self._shared_keywords(), **keywords, **overrides})
-
-    def make_evaluation_env(self, num_envs: int, num_episodes: int, **overrides: Any) -> BatchNavEnv:
-        """Make an environment that runs each of ``num_episodes`` episodes of every held-out scene exactly once."""
-        keywords: dict[str, Any] = {"scenes": self.held_out, "episode_order": "once", "autoreset_mode": "same_step"}
-        return BatchNavEnv(
-            num_envs, **{**self._shared_keywords(), **keywords, "num_episodes": num_episodes, **overrides}
-        )
-
-    def _shared_keywords(self) -> dict[str, Any]:
-        """Return the keywords that training and evaluation share."""
-        return {
-            "sensors": sensors_of(self.sensors),
             "camera": self.camera,
             "task": self.task,
             "obs_device": self.device,
             "renderer": self.renderer,
         }
+        return BatchNavEnv(**{**keywords, **overrides})
 
 
 def _read_presets() -> Mapping[str, Preset]:

@@ -23,6 +23,7 @@ import torch
 
 import gym_batchnav
 from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.evaluation.world import policy_about
 from gym_batchnav.system.process import num_processors
 from gym_batchnav.system.progress import late_progress
 from gym_batchnav.system.storage import make_folder
@@ -30,7 +31,7 @@ from gym_batchnav.system.wording import counted
 from gym_batchnav.task.measures import main_measures
 from gym_batchnav.train.imitation import expert_share
 from gym_batchnav.train.policy import make_policy
-from gym_batchnav.train.policy_file import policy_about, save_policy
+from gym_batchnav.train.policy_file import save_policy
 from gym_batchnav.train.ppo import PPO
 from gym_batchnav.train.run import checkpoint
 from gym_batchnav.train.run.log import Row, Sums, append_row, cut_curve, draw_curve, flat_numbers, row_of
@@ -192,7 +193,7 @@ class TrainingRun:
             about = policy_about(
                 self._env,
                 kind,
-                self.settings.evaluated_as,
+                self.settings.preset,
                 self.ppo.frames,
                 self.settings.seed,
                 self.preset.teacher_sensors,

@@ -11,6 +11,7 @@ from typing import Any, get_type_hints
 
 import gym_batchnav
 from gym_batchnav.env.settings import check_choice
+from gym_batchnav.evaluation.records import sensors_of
 from gym_batchnav.mapping.sensors import MapPath
 from gym_batchnav.render.api import SENSOR_FORMATS
 from gym_batchnav.system.nested import flattened
@@ -18,7 +19,6 @@ from gym_batchnav.system.numbers import check_counts, check_positive
 from gym_batchnav.system.storage import write_atomically
 from gym_batchnav.train.imitation import TEACHERS
 from gym_batchnav.train.policy import POLICIES
-from gym_batchnav.train.records import sensors_of
 from gym_batchnav.train.run.config import checked_value, with_changes
 from gym_batchnav.train.run.presets import ON_A_GPU, PRESETS, Preset
 
@@ -71,7 +71,7 @@ class RunSettings:
             raise ValueError(f"seed={self.seed}: pass a whole number from 0 to 2**32 - 1")
         if self.time_limit is not None:
             check_positive(time_limit=self.time_limit)
-        _ = self.evaluated_as
+        self.resolved()
 
     def resolved(self) -> Preset:
         """Return the preset with the changes applied."""
@@ -97,24 +97,6 @@ class RunSettings:
             learning["teacher"] = TEACHERS[0]  # the mapper of a preset reads this sensor
         changes["ppo"] = replace(preset.ppo, **learning)
         return replace(preset, **changes)
-
-    @property
-    def evaluated_as(self) -> str:
-        """The preset in whose held-out scenes the policy is evaluated.
-
-        It is ``preset``, but for the file of another preset with held-out scenes of its own.
-
-        Raises:
-            ValueError: No preset has these held-out scenes.
-        """
-        held_out = self.resolved().held_out
-        for name in (self.preset, *PRESETS):
-            if PRESETS[name].held_out == held_out:
-                return name
-        raise ValueError(
-            f"held_out={held_out!r}: training does not use other scenes than those of a preset; leave it out, and name "
-            "the scenes when you evaluate: gym-batchnav evaluate --scenes"
-        )
 
     def changed(self, given: dict[str, Any], where: Path) -> RunSettings:
         """Return these settings with the changes that are allowed when a run is resumed.

@@ -313,10 +313,11 @@ class TestSettings:
 
     @pytest.mark.parametrize("name", PRESETS)
     def test_held_out_scenes_are_held_out(self, name):
+        from gym_batchnav.evaluation.comparison import held_out_scenes
         from gym_batchnav.library.sources import scene_sources
 
         trained, held = (
-            {source.name for source in scene_sources(specs)} for specs in (PRESETS[name].scenes, PRESETS[name].held_out)
+            {source.name for source in scene_sources(specs)} for specs in (PRESETS[name].scenes, held_out_scenes(name))
         )
         assert len(held) == 20 and not trained & held
 

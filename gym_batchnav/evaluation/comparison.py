@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -15,28 +17,56 @@ from gym_batchnav.evaluation.agents import Agent, sensors_of_agent, with_sensors
 from gym_batchnav.evaluation.evaluate import WHOLE, EvaluatedEpisodes, episode_numbers, evaluate
 from gym_batchnav.evaluation.failures import measures_for_causes
 from gym_batchnav.evaluation.intervals import Estimate, estimates
-from gym_batchnav.evaluation.named_agents import NAMES
-from gym_batchnav.library.sources import scene_sources
+from gym_batchnav.evaluation.named_agents import FOLLOWER, NAMES, RANDOM, agent_file, named_agent
+from gym_batchnav.evaluation.records import sensors_of
+from gym_batchnav.evaluation.world import PolicyAbout, check_world
+from gym_batchnav.library.sources import assets_dir, scene_sources
 from gym_batchnav.protocols import protocol_of
 from gym_batchnav.system.parts import Part
 from gym_batchnav.system.progress import late_progress
 from gym_batchnav.task.pointnav import PointNav
-from gym_batchnav.train.chosen_agents import (
-    BESIDE,
-    BLIND,
-    POLICY,
-    SHIPPED_POLICY,
-    ChosenAgent,
-    choose_beside,
-    choose_policies,
-    shipped,
-)
-from gym_batchnav.train.policy_agent import PolicyAgent
-from gym_batchnav.train.policy_file import check_world
-from gym_batchnav.train.records import sensors_of
-from gym_batchnav.train.run.presets import PRESETS
 
+SHIPPED_POLICY = "pointnav_depth.safetensors"
+SHIPPED_BLIND = "pointnav_blind.safetensors"
+POLICY = "policy"
+BLIND = "blind"
+BESIDE = (BLIND, RANDOM, FOLLOWER)  # by default; they see no images
+_OF_POLICIES = re.compile(rf"{POLICY}(_\d+)?")  # the names of the evaluated policy's runs
+# Training uses no seed of 100,000 or larger.
+SMALL_HOMES = tuple(
+    f"procedural:{seed}?area={area}&closed_doors=0&triangles=8000"
+    for seed, area in zip(range(100_000, 100_020), cycle((28, 34, 40, 46, 52, 57)), strict=False)
+)
+HELD_OUT = dict.fromkeys(("paper-depth", "paper-rgb"), ("procedural:100000-100019",))
 EPISODES_PER_SCENE = 25
+
+
+def held_out_scenes(preset: str = "cpu") -> tuple[str, ...]:
+    """Return the 20 homes in which policies of a preset are evaluated: small ones, except for the paper's presets."""
+    return HELD_OUT.get(preset, SMALL_HOMES)
+
+
+class TrainedAgent(Agent, Protocol):
+    """The agent of a policy file."""
+
+    about: PolicyAbout  # the description in the file
+
+    def check(self, env: BatchNavEnv) -> None:
+        """Raise ValueError unless the policy can act in an environment."""
+
+
+# From a policy file, the seed of sampled actions (None: the most likely ones) and whether other worlds are allowed; see
+# ``gym_batchnav.train.policy_agent.load_agent``. Only this needs torch.
+LoadAgent = Callable[[Path, int | None, bool], TrainedAgent]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChosenAgent:
+    """An agent, and for that of a policy file the file with its description."""
+
+    agent: Agent
+    file: Path | None = None
+    about: PolicyAbout | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +78,7 @@ class Asked:
             name, see ``named_agent``; by default ``pointnav_depth``.
         blind_file: A blind policy to compare with; by default the shipped one, if it was trained in the same world.
         agents: The agents beside the policy: ``"blind"``, policy files, and agents by name.
-        scenes: Evaluation scenes; by default the held-out scenes of the policy's preset.
+        scenes: Evaluation scenes; by default those of ``held_out_scenes``.
         episodes: Total number of episodes; by default 25 per scene.
         num_envs: N; the results do not depend on it.
         renderer: See BatchNavEnv.
@@ -71,6 +101,11 @@ class Asked:
     allow_mismatch: bool = False
     protocol: str | None = None
     sensors: tuple[str, ...] | None = None
+
+    @property
+    def sample_seed(self) -> int | None:
+        """The seed of sampled actions; None for the most likely ones."""
+        return self.seed if self.sample else None
 
     def with_files(self, files: Mapping[str, Path]) -> Asked:
         """Return the same arguments with policy files at other places, by their old paths; names of agents stay."""
@@ -110,10 +145,11 @@ class Comparison:
 
     def check(self) -> None:
         """Raise ValueError unless every policy can act in its batch."""
-        for name, agent in self.agents.items():
-            if isinstance(agent, PolicyAgent):
+        for name, one in self.chosen.items():
+            check = getattr(one.agent, "check", None)
+            if check is not None:
                 try:
-                    agent.check(self.env_of(name))
+                    check(self.env_of(name))
                 except ValueError as error:
                     raise ValueError(f"the agent {name!r} cannot act in these episodes: {error}") from error
 
@@ -176,11 +212,12 @@ class Comparison:
         self.blind_env.close()
 
 
-def make_comparison(asked: Asked, note: Callable[[str], None] = lambda text: None) -> Comparison:
+def make_comparison(asked: Asked, load: LoadAgent, note: Callable[[str], None] = lambda text: None) -> Comparison:
     """Load the policies and check all arguments, then load the scenes.
 
     Args:
         asked: The arguments.
+        load: Loads the agent of a policy file.
         note: Called with a message if an agent is left out.
 
     Raises:
@@ -188,13 +225,15 @@ def make_comparison(asked: Asked, note: Callable[[str], None] = lambda text: Non
             ``episodes`` is not a multiple of the number of scenes.
         FileNotFoundError: A file does not exist.
     """
-    names = asked.policies or _shipped_policy()
-    sample_seed = asked.seed if asked.sample else None
-    policies = choose_policies(names, asked.seed, sample_seed, asked.allow_mismatch)
+    if not asked.policies:
+        file = _shipped(SHIPPED_POLICY)
+        if file is None:
+            raise ValueError("this version ships no policy: pass policies=, a file that gym-batchnav train wrote")
+        asked = replace(asked, policies=(str(file),))
+    policies = _policies(asked, load)
     about = next(iter(policies.values())).about
-    beside = choose_beside(asked.agents, asked.blind_file, about, asked.seed, sample_seed, asked.allow_mismatch, note)
-    preset = PRESETS["cpu"] if about is None else PRESETS.get(about.preset, PRESETS["cpu"])
-    spec = list(asked.scenes or preset.held_out)
+    beside = _beside(asked, load, about, note)
+    spec = list(asked.scenes or held_out_scenes("cpu" if about is None else about.preset))
     per_scene = episodes_per_scene_of(asked.episodes, len(scene_sources(spec)))
     keywords = {**_world(asked, policies, beside), "num_episodes": per_scene, "episode_order": "once"}
     env = BatchNavEnv(asked.num_envs, **keywords, scenes=spec, renderer=asked.renderer)
@@ -207,7 +246,6 @@ def make_comparison(asked: Asked, note: Callable[[str], None] = lambda text: Non
     blind = beside.get(BLIND)
     asked = replace(
         asked,
-        policies=tuple(names),
         blind_file=None if blind is None else blind.file,
         agents=tuple(name for name in asked.agents if name != BLIND or blind is not None),
         scenes=tuple(spec),
@@ -240,12 +278,102 @@ def episodes_per_scene_of(episodes: int | None, num_scenes: int) -> int:
     return episodes // num_scenes
 
 
-def _shipped_policy() -> tuple[str, ...]:
-    """Return the path of the shipped policy."""
-    file = shipped(SHIPPED_POLICY)
+def _choose(name: str, asked: Asked, load: LoadAgent, option: str) -> ChosenAgent:
+    """Return the agent of a policy file, of a shipped policy or of a name; ``option`` is the keyword that gave it."""
+    path = agent_file(name)
+    if path is None:
+        return ChosenAgent(named_agent(name, asked.seed, option))
+    agent = load(path, asked.sample_seed, asked.allow_mismatch)
+    return ChosenAgent(agent, path, agent.about)
+
+
+def _policies(asked: Asked, load: LoadAgent) -> dict[str, ChosenAgent]:
+    """Return the runs of the evaluated policy: ``policy``, or ``policy_1``, ``policy_2`` and so on.
+
+    Raises:
+        ValueError: There is no such agent, files and named agents are mixed, or the policies of several files were
+            trained with different environment settings.
+    """
+    names = asked.policies
+    chosen = [_choose(name, asked, load, "policy") for name in names]
+    first = chosen[0].about
+    for name, one in zip(names, chosen, strict=True):
+        if (one.about is None) != (first is None):
+            raise ValueError(
+                f"policies={list(names)!r}: they are runs of one method, so pass policy files alone or named agents "
+                "alone; other agents belong to agents="
+            )
+        lines = one.about.differences(first) if one.about is not None and first is not None else []
+        if lines and not asked.allow_mismatch:
+            raise ValueError(
+                f"policies=: '{name}' was trained with other environment settings than '{names[0]}': "
+                f"{'; '.join(lines)}. Evaluate them one by one, or pass allow_mismatch=True"
+            )
+    labels = [POLICY] if len(names) == 1 else [f"{POLICY}_{number}" for number in range(1, len(names) + 1)]
+    return dict(zip(labels, chosen, strict=True))
+
+
+def _beside(
+    asked: Asked, load: LoadAgent, about: PolicyAbout | None, note: Callable[[str], None]
+) -> dict[str, ChosenAgent]:
+    """Return the agents that act in the same episodes, by name; files are called by their file's name.
+
+    Args:
+        asked: The arguments.
+        load: Loads the agent of a policy file.
+        about: The description of the evaluated policy, if it comes from a file.
+        note: Called with a message if the shipped blind agent is left out.
+
+    Raises:
+        ValueError: There is no such agent, two have the same name, or the blind policy does not fit.
+    """
+    if asked.blind_file is not None and BLIND not in asked.agents:
+        raise ValueError(f"blind_file='{asked.blind_file}': also name 'blind' in agents=")
+    chosen: dict[str, ChosenAgent] = {}
+    for name in asked.agents:
+        one = _blind(asked, load, about, note) if name == BLIND else _choose(name, asked, load, "agents")
+        if one is None:
+            continue
+        label = name if one.file is None or name == BLIND else one.file.name
+        if label in chosen or _OF_POLICIES.fullmatch(label):
+            raise ValueError(f"agents={list(asked.agents)!r}: {label!r} is there twice: give the file another name")
+        chosen[label] = one
+    return chosen
+
+
+def _blind(asked: Asked, load: LoadAgent, about: PolicyAbout | None, note: Callable[[str], None]) -> ChosenAgent | None:
+    """Return the blind agent; None if there is none, or the shipped one does not fit.
+
+    Raises:
+        ValueError: The file is not of a blind policy with the other one's settings, except for the camera.
+    """
+    file = asked.blind_file or _shipped(SHIPPED_BLIND)
     if file is None:
-        raise ValueError("this version ships no policy: pass policies=, a file that gym-batchnav train wrote")
-    return (str(file),)
+        return None
+    # A named agent brings no description to compare with, so the agent itself compares the environment.
+    agent = load(file, asked.sample_seed, asked.allow_mismatch or about is not None)
+    blind = agent.about
+    lines = [] if about is None or asked.allow_mismatch else blind.differences(about)
+    problem = ""
+    if blind.kind != "blind":
+        problem = f"blind_file='{file}': it holds a policy of kind {blind.kind!r}; pass one of kind 'blind'"
+    elif lines:
+        problem = (
+            f"blind_file='{file}': it was trained with other environment settings than policy_file=: in the policy's "
+            f"{'; '.join(lines)}. Compare policies with the same settings, or pass allow_mismatch=True"
+        )
+    if not problem:
+        return ChosenAgent(agent, file, blind)
+    if asked.blind_file is not None:
+        raise ValueError(problem)
+    note(f"Without the shipped blind agent: {problem}")
+    return None
+
+
+def _shipped(name: str) -> Path | None:
+    """Return the path of a shipped file; None if it is missing."""
+    path = assets_dir() / name
+    return path if path.is_file() else None
 
 
 def _world(asked: Asked, policies: dict[str, ChosenAgent], beside: dict[str, ChosenAgent]) -> dict[str, Any]:

@@ -1,19 +1,25 @@
-"""The report of a comparison: statistics as JSON values, and the files of a folder."""
+"""The report of a comparison: statistics as JSON values, and the files that hold them.
+
+``gym_batchnav.viz.report`` draws the pictures.
+"""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from gym_batchnav import viz
 from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.evaluation.comparison import POLICY, Comparison
+from gym_batchnav.evaluation.evaluate import EvaluatedEpisodes
 from gym_batchnav.evaluation.failures import CAUSES, COLLISION_SHARE, LOOP_STEPS, count_causes, failure_causes
 from gym_batchnav.evaluation.intervals import CONFIDENCE, NUM_RESAMPLES, Estimate
-from gym_batchnav.evaluation.scores import scores_json
+from gym_batchnav.evaluation.shards import checksums_of
 from gym_batchnav.evaluation.statistics import (
     DISTANCE_LIMITS,
     Group,
@@ -24,20 +30,13 @@ from gym_batchnav.evaluation.statistics import (
     profile_estimate,
     run_scores,
 )
-from gym_batchnav.evaluation.tables import episode_table, figures, longest_episodes, spread_episodes
 from gym_batchnav.system.nested import finite
 from gym_batchnav.system.storage import write_atomically
 from gym_batchnav.task.measures import main_measures
-from gym_batchnav.train.chosen_agents import POLICY
-from gym_batchnav.train.comparison import Comparison
-from gym_batchnav.train.comparison_shards import checksums_of
-from gym_batchnav.viz.profiles import check_figures, profiles_png
 
-SHOWN_SCENES = 6  # on the maps
-SHOWN_EPISODES = 4  # per scene; those of the first scene are filmed
-SHOWN_FAILURES = 3  # of each cause, on the contact sheet
 NUM_THRESHOLDS = 51  # of profiles
-MIN_SCORES = 3  # runs times scenes, from which profiles are drawn
+SCORES_FORMAT = "gym-batchnav scores 1"
+MAX_SCORES_BYTES = 2**26
 
 
 def summary(comparison: Comparison, seed: int = 0) -> dict[str, Any]:
@@ -115,44 +114,108 @@ def protocol(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def check_report() -> None:
-    """Raise an error unless ``write_report`` can draw; call it before an evaluation.
-
-    Raises:
-        MissingExtraError: The extra ``[viz]`` is not installed.
-    """
-    check_figures()
-
-
 def write_report(comparison: Comparison, out: Path, found: Mapping[str, Any]) -> dict[Path, str]:
-    """Write figures, episodes, scores, maps, a clip and failures into a folder; return a description of each file.
+    """Write figures, episodes and scores into a folder; return a description of each file.
 
     Args:
         comparison: The comparison, with results.
         out: The folder, which must exist.
         found: What ``summary`` returned.
     """
-    write_atomically(out / "results.json", (json.dumps(finite(found), indent=1) + "\n").encode())
-    write_atomically(out / "protocol.json", (json.dumps(protocol(comparison), indent=1) + "\n").encode())
-    write_atomically(out / "episodes.csv", episode_table(comparison.env, comparison.results).encode())
-    write_atomically(out / "scores.json", _scores(comparison).encode())
-    files = {
-        "results.json": "the figures, also by scene and by distance",
-        "protocol.json": "settings, checksums of scenes and episodes, versions, seeds and rules",
-        "episodes.csv": "every episode of every agent",
-        "scores.json": "means by run and scene, for rliable and others",
-        "trajectories.png": "trajectories from above, the shortest paths in grey",
-        "clip.gif": "the longest episodes of the first scene",
+    contents = {
+        "results.json": (_json(finite(found)), "the figures, also by scene and by distance"),
+        "protocol.json": (
+            _json(protocol(comparison)),
+            "settings, checksums of scenes and episodes, versions, seeds and rules",
+        ),
+        "episodes.csv": (episode_table(comparison.env, comparison.results), "every episode of every agent"),
+        "scores.json": (_scores(comparison), "means by run and scene, for rliable and others"),
     }
-    _draw_longest(comparison, out)
-    for name in ("profiles.png", "failures.png"):
-        (out / name).unlink(missing_ok=True)  # of an evaluation before this one
-    if len(comparison.policies) * len(found["scenes"]) >= MIN_SCORES:
-        write_atomically(out / "profiles.png", profiles_png(found["profiles"], found["measure"]))
-        files["profiles.png"] = "performance profiles: the share of scores above each threshold"
-    if "failures" in found and _draw_failures(comparison, out):
-        files["failures.png"] = "failures by cause: map, first, middle and last views"
-    return {out / name: description for name, description in files.items()}
+    for name, (text, _) in contents.items():
+        write_atomically(out / name, text.encode())
+    return {out / name: description for name, (_, description) in contents.items()}
+
+
+def figures(found: Mapping[str, Estimate]) -> dict[str, float | list[float]]:
+    """Convert estimates to JSON values: means by the names of measures, intervals by ``<name>_interval``."""
+    result: dict[str, float | list[float]] = {}
+    for name, estimate in found.items():
+        result[name] = estimate.mean
+        result[f"{name}_interval"] = [estimate.low, estimate.high]
+    return result
+
+
+def episode_table(env: BatchNavEnv, results: Mapping[str, EvaluatedEpisodes]) -> str:
+    """Format all episodes of all agents as CSV, with the names of agents, scenes and episodes."""
+    text = io.StringIO()
+    measures = list(dict.fromkeys(name for episodes in results.values() for name in episodes.measures))
+    columns = ["episode_index", *measures, "num_steps", "start_distance"]
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["agent", "scene", "episode", *columns])
+    for agent, episodes in results.items():
+        slots, rows = env.simulator.schedule.locate(episodes.episode_index)
+        values = [getattr(episodes, name).astype(float).tolist() for name in columns]
+        for slot, row, *numbers in zip(slots.tolist(), rows.tolist(), *values, strict=True):
+            names = (agent, env.library.name(slot), env.simulator.episode_set(slot).ids[row])
+            writer.writerow([*names, *(f"{number:.6g}" for number in numbers)])
+    return text.getvalue()
+
+
+def scores_json(scores: Mapping[str, Mapping[str, np.ndarray]], scenes: Sequence[str], episodes: Sequence[int]) -> str:
+    """Return the content of a scores file.
+
+    Args:
+        scores: By measure and agent, [R, S] float64: the mean of each run in each scene.
+        scenes: [S], names of the scenes.
+        episodes: [S], the number of episodes in each scene.
+    """
+    tables = {measure: {agent: table.tolist() for agent, table in one.items()} for measure, one in scores.items()}
+    content = {"format": SCORES_FORMAT, "scenes": list(scenes), "episodes": list(episodes), "scores": tables}
+    return _json(content)
+
+
+def read_scores(path: Path | str, measure: str = "spl") -> dict[str, np.ndarray]:
+    """Return the scores of every agent, [runs, scenes] float64: the dictionary that functions of rliable take.
+
+    Raises:
+        ValueError: The file is not a scores file, is damaged, or has no such measure.
+        FileNotFoundError: It does not exist.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file '{path}': evaluate --out writes scores.json")
+    if path.stat().st_size > MAX_SCORES_BYTES:
+        raise ValueError(f"'{path}' has more than {MAX_SCORES_BYTES >> 20} MiB: pass a scores.json that evaluate wrote")
+    try:
+        content = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"'{path}' is damaged ({error}): run the evaluation again") from error
+    if not isinstance(content, dict) or content.get("format") != SCORES_FORMAT:
+        raise ValueError(f"'{path}' is not {SCORES_FORMAT!r}: pass a scores.json that evaluate wrote")
+    tables = content.get("scores")
+    if not isinstance(tables, dict) or not isinstance(tables.get(measure), dict):
+        known = ", ".join(map(str, tables)) if isinstance(tables, dict) else "none"
+        raise ValueError(f"measure={measure!r}: '{path}' has {known[:200]}")
+    return {agent: _table(table, agent, path) for agent, table in tables[measure].items()}
+
+
+def _table(table: Any, agent: str, path: Path) -> np.ndarray:
+    """Return scores as an array [R, S].
+
+    Raises:
+        ValueError: They are not rows of numbers of one length.
+    """
+    try:
+        found = np.array(table, float)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise ValueError(f"'{path}': scores of {agent[:80]!r} are not rows of numbers ({error})") from error
+    if found.ndim != 2:
+        raise ValueError(f"'{path}': scores of {agent[:80]!r} are not rows of numbers")
+    return found
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, indent=1) + "\n"
 
 
 def _policies(comparison: Comparison) -> list[dict[str, Any]]:
@@ -184,52 +247,3 @@ def _scores(comparison: Comparison) -> str:
     }
     rows, counts = np.unique(runs[0].scene_index, return_counts=True)
     return scores_json(scores, [comparison.env.library.names[row] for row in rows.tolist()], counts.tolist())
-
-
-def _draw_longest(comparison: Comparison, out: Path) -> None:
-    """Draw the maps and the clip of the longest episodes."""
-    shown = longest_episodes(comparison.results[comparison.policies[0]], SHOWN_SCENES, SHOWN_EPISODES)
-    env = _batch_of(comparison, len(shown))
-    try:
-        recording = viz.record_episodes(
-            env,
-            comparison.agents[comparison.policies[0]],
-            indices=np.arange(len(shown)),
-            num_filmed=min(SHOWN_EPISODES, comparison.episodes_per_scene),
-            seed=comparison.asked.seed,
-            episodes=shown,
-        )
-        viz.save_picture(viz.trajectory_maps(env, recording), out / "trajectories.png")
-        viz.save_clip(viz.episode_clip(env, recording), out / "clip.gif", fps=8)
-    finally:
-        env.close()
-
-
-def _draw_failures(comparison: Comparison, out: Path) -> bool:
-    """Draw failures of the policy's first run as a contact sheet; return whether there is any."""
-    episodes = comparison.results[comparison.policies[0]]
-    causes = failure_causes(episodes)
-    rows = np.concatenate([spread_episodes(np.nonzero(causes == cause)[0], SHOWN_FAILURES) for cause in CAUSES])
-    if not len(rows):
-        return False
-    env = _batch_of(comparison, len(rows))
-    try:
-        recording = viz.record_episodes(
-            env,
-            comparison.agents[comparison.policies[0]],
-            indices=np.arange(len(rows)),
-            seed=comparison.asked.seed,
-            episodes=episodes.episode_index[rows],
-        )
-        told = [CAUSES[cause] for cause in causes[rows].tolist()]
-        viz.save_picture(viz.failure_sheet(env, recording, told), out / "failures.png")
-    finally:
-        env.close()
-    return True
-
-
-def _batch_of(comparison: Comparison, count: int) -> BatchNavEnv:
-    """Return a batch of ``count`` environments with the scenes of the comparison."""
-    return BatchNavEnv(
-        count, **comparison.keywords, library=comparison.env.library, renderer=comparison.env.renderer.name
-    )

@@ -1,14 +1,17 @@
-"""Records: the fields of tasks and of other objects as plain values for a file, and known objects made from these.
+"""Records: tasks, sensors and other objects as plain values for a file, and known objects made from these again.
 
-Spaces of readings have records, too.
+Spaces of readings have records, too. ``checked_value`` checks plain values by the types of a dataclass.
 """
 
 from __future__ import annotations
 
 import math
 import os
+import types
+import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,6 +28,7 @@ from gym_batchnav.task.api import Sensor
 from gym_batchnav.task.sensors import GPS, Compass, Heading, PointGoal, StaticPointGoal, WalkScan
 
 MAX_AXES = 3  # of a sensor's reading
+NONE = "none"  # TOML has no null
 CLASS = "class"  # key of an object's class in its record
 # Classes of which objects are made from records; they are named without their modules.
 _CLASSES: tuple[type[Any], ...] = (
@@ -113,6 +117,55 @@ def is_record(value: object) -> bool:
     if isinstance(value, dict):
         return all(isinstance(name, str) and is_record(one) for name, one in value.items())
     return value is None or isinstance(value, (bool, int, str)) or (isinstance(value, float) and math.isfinite(value))
+
+
+def checked_value(name: str, value: Any, hint: Any) -> Any:
+    """Return a value as a type: lists as tuples, whole numbers as floats, ``"none"`` as None.
+
+    Raises:
+        ValueError: It is of another type.
+    """
+    choices = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
+    for choice in choices:
+        found = _as_type(value, choice)
+        if found is not _UNFIT:
+            return found
+    names = " or ".join(getattr(one, "__name__", str(one)).replace("NoneType", f'"{NONE}"') for one in choices)
+    raise ValueError(f"{name}={value!r}: expected {names}")
+
+
+_UNFIT = object()
+
+
+def _as_type(value: Any, hint: Any) -> Any:
+    """Return a value as a type, or ``_UNFIT``."""
+    origin = typing.get_origin(hint)
+    parts = typing.get_args(hint)
+    if hint is Any:
+        return value
+    if hint is types.NoneType:
+        return None if value is None or value == NONE else _UNFIT
+    if origin is tuple:
+        if not isinstance(value, (list, tuple)):
+            return _UNFIT
+        kinds = [parts[0]] * len(value) if parts[-1] is ... else list(parts)
+        items = [_as_type(one, kind) for one, kind in zip(value, kinds, strict=False)]
+        return tuple(items) if len(kinds) == len(value) and _UNFIT not in items else _UNFIT
+    if origin is dict:
+        fits = isinstance(value, dict) and all(
+            isinstance(name, str) and _as_type(one, parts[1]) is not _UNFIT for name, one in value.items()
+        )
+        return value if fits else _UNFIT
+    if hint is float and type(value) is int:
+        return float(value)
+    if hint is Path and isinstance(value, str):
+        return Path(value)
+    return value if isinstance(hint, type) and isinstance(value, hint) and _is_plain(value, hint) else _UNFIT
+
+
+def _is_plain(value: Any, hint: type) -> bool:
+    """Return whether a bool is asked for where one is given: bools are integers to Python."""
+    return (type(value) is bool) == (hint is bool)
 
 
 def space_record(space: Space[Any]) -> dict[str, Any]:

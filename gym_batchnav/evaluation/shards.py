@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 
+from gym_batchnav.evaluation.comparison import BLIND, Asked, Comparison, LoadAgent, make_comparison
 from gym_batchnav.evaluation.evaluate import COLUMNS, in_order
 from gym_batchnav.evaluation.named_agents import is_in_module
+from gym_batchnav.evaluation.records import checked_value
 from gym_batchnav.system.parts import Part
 from gym_batchnav.system.storage import sha256_of, write_atomically
 from gym_batchnav.system.wording import counted
-from gym_batchnav.train.chosen_agents import BLIND
-from gym_batchnav.train.comparison import Asked, Comparison, make_comparison
 
 FILE = "shard.json"
 FORMAT = "gym-batchnav evaluation shard 2"
@@ -56,6 +56,7 @@ def write_shard(comparison: Comparison, shard: Part, out: Path) -> Path:
 
 def merged(
     folders: Sequence[Path],
+    load: LoadAgent,
     policies: Sequence[str] = (),
     agents: Sequence[str] = (),
     blind_file: Path | None = None,
@@ -66,6 +67,7 @@ def merged(
 
     Args:
         folders: The folders of the shards, in any order.
+        load: Loads the agent of a policy file.
         policies: The policy, or all its runs in their order, if they are not where the shards read them.
         agents: The agents beside it; needed only if there are some of modules, since importing them runs code.
         blind_file: The blind policy, likewise.
@@ -80,7 +82,7 @@ def merged(
     parts = _parts_of(folders)
     # A shard without episodes has not seeded its batch, and the first one has an episode if there is any.
     first = next(part for part in parts.values() if Part.parse(part["shard"]).number == 1)
-    comparison = make_comparison(_asked(first["arguments"], policies, agents, blind_file, renderer), note)
+    comparison = make_comparison(_asked(first["asked"], policies, agents, blind_file, renderer), load, note)
     try:
         for name, found in checksums_of(comparison).items():
             if found != first["checksums"].get(name):
@@ -224,41 +226,23 @@ def _read(file: Path) -> Content:
     tables = ("arguments", "checksums", "card", "results")
     if not all(isinstance(part.get(name), dict) for name in tables) or not isinstance(part.get("shard"), str):
         raise ValueError(f"'{file}' lacks one of shard, {', '.join(tables)}: run this shard again")
-    _check_arguments(part["arguments"], file)
+    part["asked"] = _arguments(part["arguments"], file)
     return part
 
 
-_TYPES: dict[str, tuple[type, ...]] = {
-    "policies": (list,),
-    "blind_file": (str, type(None)),
-    "agents": (list,),
-    "scenes": (list,),
-    "episodes": (int, type(None)),
-    "num_envs": (int,),
-    "renderer": (str,),
-    "sample": (bool,),
-    "seed": (int,),
-    "allow_mismatch": (bool,),
-    "protocol": (str, type(None)),
-    "sensors": (list, type(None)),
-}
-_LISTS = ("policies", "agents", "scenes", "sensors")
-
-
-def _check_arguments(arguments: Mapping[str, Any], file: Path) -> None:
-    """Raise ValueError unless arguments have the types of ``Asked``."""
-    for name, types in _TYPES.items():
-        if type(arguments.get(name)) not in types:
-            raise ValueError(f"'{file}': its argument {name} is {_short(arguments.get(name))}: run this shard again")
-    for name in _LISTS:
-        if not all(isinstance(value, str) for value in arguments[name] or ()):
-            raise ValueError(f"'{file}': its argument {name} has other values than text: run this shard again")
-    if arguments.keys() != _TYPES.keys():
+def _arguments(arguments: Mapping[str, Any], file: Path) -> Asked:
+    """Return the arguments of a file; raise ValueError unless they have the types of ``Asked``."""
+    hints = get_type_hints(Asked)
+    if arguments.keys() != hints.keys():
         raise ValueError(f"'{file}': its arguments are not those of this version: run this shard again")
+    try:
+        return Asked(**{name: checked_value(name, value, hints[name]) for name, value in arguments.items()})
+    except ValueError as error:
+        raise ValueError(f"'{file}': its argument {str(error)[:80]}: run this shard again") from error
 
 
 def _asked(
-    stored: Mapping[str, Any],
+    stored: Asked,
     policies: Sequence[str],
     agents: Sequence[str],
     blind_file: Path | None,
@@ -269,22 +253,22 @@ def _asked(
     Raises:
         ValueError: The number of policies is another one, or the file names a module that the caller does not.
     """
-    arguments: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in stored.items()
-    }
-    count = len(arguments["policies"])
+    count = len(stored.policies)
     if policies and len(policies) != count:
         raise ValueError(f"policies={list(policies)!r}: the shards are of {counted(count, 'run')}: pass as many")
-    blind = arguments["blind_file"]
-    arguments["blind_file"] = blind_file or (None if blind is None else Path(blind))
-    arguments["renderer"] = renderer or arguments["renderer"]
-    for option, given in (("policies", policies), ("agents", agents)):
-        arguments[option] = tuple(given) or arguments[option]
+    asked = replace(
+        stored,
+        policies=tuple(policies) or stored.policies,
+        agents=tuple(agents) or stored.agents,
+        blind_file=blind_file or stored.blind_file,
+        renderer=renderer or stored.renderer,
+    )
+    for option, names, given in (("policies", asked.policies, policies), ("agents", asked.agents, agents)):
         # Importing a module runs code, which a file must not ask for.
-        unnamed = [name for name in arguments[option] if is_in_module(name) and name not in given]
+        unnamed = [name for name in names if is_in_module(name) and name not in given]
         if unnamed:
             raise ValueError(f"{option}=: the shards ran {unnamed[0][:80]!r}, which is code: name it here as well")
-    return Asked(**arguments)
+    return asked
 
 
 def _columns(part: Content, agent: str, folder: Path) -> Columns:
