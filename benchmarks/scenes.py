@@ -201,9 +201,9 @@ def picture(side: int, rng: np.random.Generator) -> bytes:
 def prepare(path: str, cache: str) -> dict[str, float]:
     """Prepare a scene for agents as ``scene prepare`` does; for a child process."""
     from gym_batchnav.library.cache import DiskCache
+    from gym_batchnav.library.prepare import NavigationPreparer
     from gym_batchnav.library.sources import scene_sources
-    from gym_batchnav.preparation.navigation import NavigationPreparer
-    from gym_batchnav.preparation.worker import PreparationWorker
+    from gym_batchnav.library.workers import PreparationWorker
 
     begun = time.perf_counter()
     worked = time.process_time()
@@ -263,7 +263,7 @@ def child(*arguments: str) -> dict[str, Any]:
 
 def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Make the scan, prepare it and draw it, each in a process of its own."""
-    from gym_batchnav.preparation.kernels import warm_up
+    from gym_batchnav.library.warmup import warm_up
 
     file = folder / "scan.glb"
     figures: dict[str, Any] = {"load_average": os.getloadavg()[0]}

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from gym_batchnav.cli.extras import train_extra
-from gym_batchnav.library.pace import SETTLE_STEPS
+from gym_batchnav.library.rotation import SETTLE_STEPS
 
 MIN_FPS = 1500
 MAX_WAIT = 0.10

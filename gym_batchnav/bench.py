@@ -17,9 +17,9 @@ from gym_batchnav.geometry import Camera, view_matrices
 from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.library.features import scene_features
 from gym_batchnav.library.library import SceneLibrary
+from gym_batchnav.library.prepare import NavigationPreparer, cached_drops
 from gym_batchnav.library.sources import SceneSpec, scene_sources
 from gym_batchnav.navmesh.mesh import NavMeshSettings
-from gym_batchnav.preparation.navigation import NavigationPreparer, cached_drops
 from gym_batchnav.render.embree.renderer import processor_name
 from gym_batchnav.system.calibration import calibrate
 from gym_batchnav.system.process import num_processors

@@ -17,12 +17,11 @@ import pytest
 import gym_batchnav
 from gym_batchnav.collect import folder as collecting
 from gym_batchnav.library.cache import DiskCache
-from gym_batchnav.preparation import child, worker
-from gym_batchnav.preparation.pool import affordable_workers
+from gym_batchnav.library.workers import affordable_workers
 from gym_batchnav.render.api import choose_renderer
 from gym_batchnav.render.opengl import context, devices
 from gym_batchnav.scene.formats.mjcf_compile import compile_mjcf
-from gym_batchnav.system import compilation, storage
+from gym_batchnav.system import child, compilation, storage
 from gym_batchnav.system.limits import available_memory
 from gym_batchnav.system.process import num_processors
 
@@ -32,8 +31,8 @@ SOURCES = {path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_text("utf-8
 PLACES = {
     "collect/folder.py": ("fcntl", "msvcrt", "os.kill"),
     "library/loader.py": ("os.setpriority", "os.PRIO_PROCESS"),
-    "preparation/child.py": ("os.setpriority", "os.PRIO_PROCESS", "os.nice", "os.getsid"),
     "scene/formats/mjcf_compile.py": ("resource",),
+    "system/child.py": ("os.setpriority", "os.PRIO_PROCESS", "os.nice", "os.getsid"),
     "system/limits.py": ("os.sysconf", "os.sysconf_names"),
     "system/process.py": ("os.sched_getaffinity",),
     "system/storage.py": ("os.replace",),  # Windows refuses to replace open files
@@ -215,7 +214,7 @@ def test_background_work_is_nicer_on_macos(monkeypatch, system, niceness, expect
     asked = []
     monkeypatch.setattr(os, "nice", lambda more: asked.append(more) or 0)
     monkeypatch.setattr(os, "setpriority", lambda *_: pytest.fail("Linux only"))
-    child._set_priority(niceness)
+    child.set_priority(niceness)
     assert asked == expected
 
 
@@ -224,8 +223,8 @@ def test_processes_start_at_a_low_priority_on_windows(monkeypatch, system):
     monkeypatch.delattr(os, "nice")
     monkeypatch.setattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0x200, raising=False)
     monkeypatch.setattr(subprocess, "BELOW_NORMAL_PRIORITY_CLASS", 0x4000, raising=False)
-    child._set_priority(19)
-    assert worker._apart() == {"creationflags": 0x4200}
+    child.set_priority(19)
+    assert child.apart() == {"creationflags": 0x4200}
 
 
 def test_machines_that_do_not_tell_their_size_are_used(monkeypatch):

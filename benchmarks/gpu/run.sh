@@ -77,7 +77,7 @@ fi
 export PYTHONPATH=$root NUMBA_CACHE_DIR=$work/numba GYM_BATCHNAV_CACHE=$work/cache PATH=$work/venv/bin:$PATH
 
 echo "== compiling the kernels"
-warm='from gym_batchnav.preparation.kernels import draw_small_scene; draw_small_scene'
+warm='from gym_batchnav.library.warmup import draw_small_scene; draw_small_scene'
 "$work/venv/bin/python" -m gym_batchnav warmup &
 warmup=$!  # compiles only the renderer that "auto" chooses, and the stages use both
 "$work/venv/bin/python" -c "$warm('embree')" &

@@ -10,9 +10,9 @@ from PIL import Image
 
 from gym_batchnav import Camera, viz
 from gym_batchnav.library.library import SceneLibrary
+from gym_batchnav.library.prepare import cached_navmesh
 from gym_batchnav.library.sources import scene_sources
 from gym_batchnav.navmesh.mesh import NavMeshSettings
-from gym_batchnav.preparation.navigation import cached_navmesh
 from gym_batchnav.render.api import make_renderer
 
 IMAGE = Path(__file__).parents[1] / "images" / "generated.png"

@@ -53,7 +53,7 @@ def demo(
     """
     from gym_batchnav.env.tasks import make_dronenav, make_pointnav
     from gym_batchnav.library.sources import are_shipped, scene_sources
-    from gym_batchnav.preparation.kernels import warm_up_batch
+    from gym_batchnav.library.warmup import warm_up_batch
     from gym_batchnav.system.progress import share_progress
     from gym_batchnav.system.storage import make_folder
     from gym_batchnav.viz.demonstration import demonstrate, draw_demonstration

@@ -70,9 +70,9 @@ def generate(
     from gym_batchnav.episodes.samplers import ObjectEpisodes
     from gym_batchnav.episodes.sampling import SamplingRules, sample_episodes
     from gym_batchnav.library.cache import DiskCache
+    from gym_batchnav.library.prepare import NavigationPreparer
     from gym_batchnav.library.sources import scene_sources
-    from gym_batchnav.preparation.kernels import warm_up_building
-    from gym_batchnav.preparation.navigation import NavigationPreparer
+    from gym_batchnav.library.warmup import warm_up_building
     from gym_batchnav.system.progress import late_progress
     from gym_batchnav.system.storage import check_destination
     from gym_batchnav.system.wording import counted

@@ -48,7 +48,7 @@ def view(
     from gym_batchnav.collect.policies import choose_policy
     from gym_batchnav.env.tasks import make_pointnav
     from gym_batchnav.library.sources import are_shipped, scene_sources
-    from gym_batchnav.preparation.kernels import warm_up_batch
+    from gym_batchnav.library.warmup import warm_up_batch
     from gym_batchnav.viz.window.server import WindowServer
     from gym_batchnav.viz.window.walk import walk_in_window
 

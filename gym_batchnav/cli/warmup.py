@@ -28,7 +28,7 @@ def warmup(
 
     Example: gym-batchnav warmup
     """
-    from gym_batchnav.preparation.kernels import warm_up
+    from gym_batchnav.library.warmup import warm_up
     from gym_batchnav.system.compilation import NOT_AHEAD
 
     with warnings.catch_warnings():

@@ -13,10 +13,11 @@ from typing import Any
 from gym_batchnav.cluster.job import Finished
 from gym_batchnav.cluster.ray_cluster import run_job
 from gym_batchnav.library.cache import DiskCache
+from gym_batchnav.library.loader import reason_of
+from gym_batchnav.library.prepare import NavigationPreparer
 from gym_batchnav.library.sources import scene_sources, with_absolute_paths
-from gym_batchnav.preparation.navigation import NavigationPreparer
-from gym_batchnav.preparation.pool import affordable_workers, reason_of
-from gym_batchnav.preparation.worker import PreparationWorker, WorkerLost, prepare_scene
+from gym_batchnav.library.workers import PreparationWorker, affordable_workers, prepare_scene
+from gym_batchnav.system.child import ChildLost
 from gym_batchnav.system.storage import make_folder
 
 TOKEN = ".cluster-"  # begins the name of a file by which nodes recognize the cache
@@ -96,7 +97,7 @@ class ScenesRunner:
         worker = free.get()
         try:
             prepare_scene(worker, self._sources[piece])
-        except WorkerLost as error:
+        except ChildLost as error:
             raise RuntimeError(str(error)) from error
         except Exception as error:
             return reason_of(error)

@@ -23,14 +23,14 @@ from gym_batchnav.episodes.schedule import EPISODE_ORDERS
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.library.library import SceneLibrary
+from gym_batchnav.library.prepare import NavigationPreparer
 from gym_batchnav.library.sources import SceneSpec, are_shipped, scene_sources
+from gym_batchnav.library.warmup import warm_up_batch
+from gym_batchnav.library.workers import make_library
 from gym_batchnav.navmesh.mesh import NavMeshSettings
 from gym_batchnav.navmesh.methods import GEODESICS, is_detour
 from gym_batchnav.noise.api import SensorNoise
 from gym_batchnav.noise.timing import SensorTiming
-from gym_batchnav.preparation.kernels import warm_up_batch
-from gym_batchnav.preparation.navigation import NavigationPreparer
-from gym_batchnav.preparation.residents import make_library
 from gym_batchnav.protocols import NavigationProtocol, protocol_of
 from gym_batchnav.render.api import RENDERERS, Renderer, check_device
 from gym_batchnav.render.checks import check_opengl, needs_ray_table

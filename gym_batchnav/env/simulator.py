@@ -20,8 +20,8 @@ from gym_batchnav.episodes.draws import step_uniform
 from gym_batchnav.episodes.episode_set import EpisodeSet
 from gym_batchnav.episodes.schedule import EpisodeSchedule
 from gym_batchnav.library.library import SceneLibrary
+from gym_batchnav.library.prepare import AnyNavigation, NavigationPreparer
 from gym_batchnav.navmesh.mesh import NavMesh
-from gym_batchnav.preparation.navigation import AnyNavigation, NavigationPreparer
 from gym_batchnav.state import StateBlock, StepOutcome, checked_parts, write_arrays
 from gym_batchnav.system.process import claim_process, num_processors
 from gym_batchnav.worlds.api import ALONE, STEP_SECONDS, MovingBodies, Team

@@ -9,8 +9,8 @@ import numpy as np
 
 from gym_batchnav.actions.api import MAX_PITCH
 from gym_batchnav.env.arguments import indices_of
+from gym_batchnav.library.prepare import AnyNavigation
 from gym_batchnav.navmesh.record import MAX_COORDINATE
-from gym_batchnav.preparation.navigation import AnyNavigation
 from gym_batchnav.state import AgentState, EpisodeState, StateLayout, check_values, locked
 
 _FAR = 10 * MAX_COORDINATE  # metres

@@ -19,6 +19,8 @@ Glossary:
 - *refused*: a scene that can never be used. *failed*: a scene that could not be loaded at its turn and is retried at
   its next turn. *passed over*: a scene that did not fit into memory at its turn.
 
-Modules: ``library`` (SceneLibrary), ``slots``, ``plan``, ``pace`` (how rotation keeps up), ``loader``, ``refusals``,
-``supply`` (the first scenes), ``sources`` (what ``scenes=`` may name), ``recipes``, ``packing`` and ``cache``.
+Modules: ``library`` (SceneLibrary: slots, lanes, rotation in and out), ``rotation`` (which scene and when), ``loader``
+(in the background; refusals), ``sources`` (what ``scenes=`` may name; recipes), ``packing`` and ``cache``, ``prepare``
+(a scene becomes ready to walk in), ``workers`` (in other processes), ``shipped`` (tables that are part of the package)
+and ``warmup`` (kernels compiled ahead).
 """

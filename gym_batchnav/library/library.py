@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
-from gym_batchnav.library.loader import BackgroundLoader, PrepareAhead, complete
-from gym_batchnav.library.pace import SETTLE_STEPS, RotationPace
-from gym_batchnav.library.plan import ScenePlan
-from gym_batchnav.library.refusals import Refusals, is_lasting
-from gym_batchnav.library.slots import NOTHING, Content, Preparer, Slots
+from gym_batchnav.library.loader import (
+    BackgroundLoader,
+    PrepareAhead,
+    Preparer,
+    Refusals,
+    complete,
+    is_lasting,
+    load_now,
+)
+from gym_batchnav.library.rotation import SETTLE_STEPS, RotationPace, ScenePlan
 from gym_batchnav.library.sources import SceneSource
-from gym_batchnav.library.supply import SceneSupply
 from gym_batchnav.scene.scene import Scene
 from gym_batchnav.system.notices import warn_user
 from gym_batchnav.system.numbers import is_count
+from gym_batchnav.system.progress import late_progress
 from gym_batchnav.system.wording import counted
+
+Content = tuple[int, Scene | None, dict[int, Any]]  # index in the list of scenes, scene, preparers' results by key
+NOTHING: Content = (-1, None, {})
 
 
 class SceneLibrary:
@@ -31,6 +40,10 @@ class SceneLibrary:
 
     A scene that cannot be used is refused, with one warning. A scene that could not be loaded for a possibly temporary
     reason is retried at its next turn.
+
+    *Preparers* derive data from scenes (a ray tree, a navmesh, episodes): callables that run on every scene in a slot.
+    Equal preparers share their results. Results count as memory if they have an attribute ``nbytes`` (main memory) or
+    ``device_nbytes`` (graphics device).
 
     Several users may share a library, each with their own agents. The user with the most steps drives the rotation. A
     change that would remove a scene with another user's agents in it raises ValueError.
@@ -51,6 +64,8 @@ class SceneLibrary:
         rotates: Whether more scenes are listed than have a lane.
         deterministic: Whether scenes change at the same steps in every run.
         active: [K] int32, the slot of every lane; a new array after every change.
+        source_index: [num_slots] int32, index of the scene in the list; -1 for none and for scenes placed by ``put``.
+        generation: Counter that increases whenever the scene in any slot changes, for objects that mirror the slots.
     """
 
     def __init__(
@@ -72,7 +87,15 @@ class SceneLibrary:
         self.rotates = self._num_lanes < len(sources)
         if num_spare_slots is None:
             num_spare_slots = -(-self._num_lanes // 4) if self.rotates else 0
-        self._slots = Slots(self._num_lanes + num_spare_slots, max_scene_bytes)
+        num_slots = self._num_lanes + num_spare_slots
+        self._max_bytes = max_scene_bytes
+        self.source_index = np.full(num_slots, -1, np.int32)
+        self.generation = 0
+        self._scenes: list[Scene | None] = [None] * num_slots
+        self._prepared: list[dict[int, Any]] = [{} for _ in range(num_slots)]
+        self._preparers: dict[int, Preparer] = {}
+        self._preparer_users: dict[int, int] = {}  # by key
+        self._next_key = 0
         self.active = np.arange(self._num_lanes, dtype=np.int32)
         self._sources = tuple(sources)
         self._release_worker = release_worker
@@ -80,12 +103,12 @@ class SceneLibrary:
         self.deterministic = deterministic
         self._plan = ScenePlan(len(sources), self._num_lanes)
         self._pace = RotationPace(rotate_every)
+        self._prepare_ahead = prepare_ahead
         self._loader = BackgroundLoader(prepare_ahead)
         self._next_user = 0
         self._users: dict[int, np.ndarray] = {}  # by key, [num_slots] bool: slots with agents of each user
         self._user_steps: dict[int, int] = {}
         self._refusals = Refusals(self.names)
-        self._supply = SceneSupply(self._sources, self._slots, self._refusals, prepare_ahead)
         self._num_swaps = 0
         self._seconds_waited = 0.0
         self._step = 0
@@ -105,22 +128,12 @@ class SceneLibrary:
     @property
     def num_slots(self) -> int:
         """The number of slots, empty ones included."""
-        return len(self._slots)
+        return len(self.source_index)
 
     @property
     def num_held(self) -> int:
         """The number of slots that hold a scene."""
-        return self._slots.num_held
-
-    @property
-    def source_index(self) -> np.ndarray:
-        """[num_slots] int32, index of the scene in the list; -1 for none and for scenes placed by ``put``."""
-        return self._slots.source_index
-
-    @property
-    def generation(self) -> int:
-        """Counter that increases whenever the scene in any slot changes, for objects that mirror the slots."""
-        return self._slots.generation
+        return sum(scene is not None for scene in self._scenes)
 
     @property
     def num_users(self) -> int:
@@ -130,12 +143,12 @@ class SceneLibrary:
     @property
     def nbytes(self) -> int:
         """Bytes of main memory used by the scenes and the data derived from them."""
-        return int(self._slots.memory[0])
+        return int(self._memory[0])
 
     @property
     def device_nbytes(self) -> int:
         """Bytes that the scenes use on graphics devices, without the space that a renderer reserves for others."""
-        return int(self._slots.memory[1])
+        return int(self._memory[1])
 
     def scene(self, slot: int) -> Scene:
         """Return the scene in a slot.
@@ -143,15 +156,19 @@ class SceneLibrary:
         Raises:
             ValueError: If the slot is empty or does not exist.
         """
-        return self._slots.scene(slot)
+        self._check_slot(slot)
+        scene = self._scenes[slot]
+        if scene is None:
+            raise ValueError(f"slot {slot} of the scene library is empty: load a scene into it")
+        return scene
 
     def name(self, slot: int) -> str:
         """Return the name of the scene in a slot; see ``scene``."""
-        return self._slots.scene(slot).name
+        return self.scene(slot).name
 
     def prepared(self, slot: int, key: int) -> Any:
         """Return the result of the preparer ``key`` for the scene in ``slot``, or None if the slot is empty."""
-        return self._slots.prepared(slot, key)
+        return self._prepared[slot].get(key)
 
     def put(self, slot: int, scene: Scene | None) -> None:
         """Place a scene in a slot, or None to empty it; data derived from the old scene is released.
@@ -159,12 +176,68 @@ class SceneLibrary:
         Raises:
             ValueError: If agents are in the slot, or a preparer refuses the scene; the slot then keeps its scene.
         """
-        if not 0 <= slot < self.num_slots:
-            raise ValueError(f"slot {slot}: the scene library has slots 0 to {self.num_slots - 1}")
+        self._check_slot(slot)
         if any(slots[slot] for slots in self._users.values()):
             raise ValueError(f"slot {slot} cannot hold another scene: agents are in it; use a spare slot")
-        made = {} if scene is None else {key: preparer(scene) for key, preparer in self._slots.preparers.items()}
-        self._slots.install(slot, (-1, scene, made))
+        made = {} if scene is None else {key: preparer(scene) for key, preparer in self._preparers.items()}
+        self._install(slot, (-1, scene, made))
+
+    def _check_slot(self, slot: int) -> None:
+        if not 0 <= slot < self.num_slots:
+            raise ValueError(f"slot {slot}: the scene library has slots 0 to {self.num_slots - 1}")
+
+    def _install(self, slot: int, content: Content) -> None:
+        """Place a scene and its derived data in a slot."""
+        self.source_index[slot], self._scenes[slot], self._prepared[slot] = content
+        self.generation += 1
+
+    @property
+    def _contents(self) -> list[Content]:
+        """The content of every slot."""
+        return list(zip(self.source_index.tolist(), self._scenes, self._prepared, strict=True))
+
+    def _differs(self, slot: int, content: Content) -> bool:
+        """Return whether a slot holds another scene, or the same scene from another place in the list."""
+        index, scene, _ = content
+        return bool(self.source_index[slot] != index) or self._scenes[slot] is not scene
+
+    def _hold(self, contents: Sequence[Content]) -> None:
+        """Fill the first slots with these contents and empty the others; unchanged slots are left alone."""
+        for slot in range(self.num_slots):
+            content = contents[slot] if slot < len(contents) else NOTHING
+            if self._differs(slot, content):
+                self._install(slot, content)
+
+    # Memory
+
+    @property
+    def _memory(self) -> np.ndarray:
+        """The bytes of main memory and of the graphics device that all slots take, [2] int64."""
+        return sum(map(self._memory_of, self._contents), np.zeros(2, np.int64))
+
+    def _memory_of(self, content: Content) -> np.ndarray:
+        """Return the bytes of main memory and of the graphics device that a content takes, [2] int64.
+
+        Device memory counts once per user of a preparer, because each has buffers of its own.
+        """
+        _, scene, made = content
+        main = 0 if scene is None else scene.nbytes
+        main += sum(getattr(result, "nbytes", 0) for result in made.values())
+        device = sum(getattr(result, "device_nbytes", 0) * self._preparer_users[key] for key, result in made.items())
+        return np.array([main, device], np.int64)
+
+    def _fits(self, memory: np.ndarray) -> bool:
+        """Return whether an amount of memory [2], as in ``_memory``, is within the limit."""
+        return self._max_bytes is None or bool((memory <= self._max_bytes).all())
+
+    def _excess(self) -> str:
+        """Return an error text that describes by how much the current scenes exceed the limit."""
+        assert self._max_bytes is not None
+        sizes = zip(self._memory.tolist(), ("main memory", "the graphics device"), strict=True)
+        taken = " and ".join(f"{size:,} bytes of {place}" for size, place in sizes if size > self._max_bytes)
+        return f"{counted(self.num_held, 'scene')} would take {taken}, more than max_scene_bytes={self._max_bytes}"
+
+    # Preparers
 
     def add_preparer(self, preparer: Preparer) -> int:
         """Run ``preparer(scene)`` on every scene in a slot, now and later; return the key of its results.
@@ -180,20 +253,77 @@ class SceneLibrary:
         """Add preparers that run beside each other in threads, without parallel kernels; see ``add_preparer``."""
         reasons = dict(self._refusals.reasons)
         plan = self._plan.get_state()
-        keys, refusals = self._slots.prepare(preparers)
+        refusals = self._prepare([one for one in preparers if one not in self._preparers.values()])
+        keys = [next(key for key, known in self._preparers.items() if known == one) for one in preparers]
+        for key in keys:
+            self._preparer_users[key] += 1
         try:
             self._adapt(refusals)
         except Exception:
             for key in keys:
-                self._slots.remove_preparer(key)
+                self.remove_preparer(key)
             self._refusals.reasons = reasons
             self._plan.set_state(plan)
             raise
         return keys
 
+    def _prepare(self, preparers: Sequence[Preparer]) -> dict[int, ValueError]:
+        """Run new preparers on every scene in a slot, each in a thread; return the refusals by slot.
+
+        Refused scenes stay in their slots without a result: the caller must empty the slots or remove the preparers.
+        """
+        refusals: dict[int, ValueError] = {}
+        total = self.num_held * len(preparers)
+        with late_progress("Preparing scenes", total) as done, ThreadPoolExecutor(max(1, len(preparers) - 1)) as pool:
+
+            def results_of(preparer: Preparer) -> dict[int, Any]:
+                made: dict[int, Any] = {}
+                for slot, scene in enumerate(self._scenes):
+                    if scene is not None:
+                        try:
+                            made[slot] = preparer(scene)
+                        except ValueError as error:
+                            refusals.setdefault(slot, error)
+                        done()
+                return made
+
+            others = [pool.submit(results_of, one) for one in preparers[1:]]
+            results = [results_of(one) for one in preparers[:1]] + [one.result() for one in others]
+        for preparer, made in zip(preparers, results, strict=True):
+            self._preparers[self._next_key] = preparer
+            self._preparer_users[self._next_key] = 0
+            for slot, result in made.items():
+                self._prepared[slot][self._next_key] = result
+            self._next_key += 1
+        return refusals
+
     def remove_preparer(self, key: int) -> None:
         """Remove a preparer and its results once everyone who added it has removed it; unknown keys are ignored."""
-        self._slots.remove_preparer(key)
+        if key not in self._preparers:
+            return
+        self._preparer_users[key] -= 1
+        if self._preparer_users[key] == 0:
+            del self._preparers[key]
+            del self._preparer_users[key]
+            for prepared in self._prepared:
+                prepared.pop(key, None)
+
+    def _adapt(self, refusals: Mapping[int, ValueError]) -> None:
+        """Replace scenes that a new preparer refuses (by slot) or whose results need too much memory.
+
+        Raises:
+            ValueError: If agents may be in such a scene, or no scene is left.
+        """
+        for slot, error in refusals.items():
+            if self._users or self.source_index[slot] < 0:
+                raise error
+            self._refusals.refuse(int(self.source_index[slot]), error)
+        fits = self._fits(self._memory)
+        if self._users and not fits:
+            raise ValueError(f"{self._excess()}: allow more, or keep fewer scenes resident")
+        if refusals or not fits:
+            self._plan.restart(self._plan.seed)
+            self._fill_lanes()
 
     def stats(self) -> dict[str, Any]:
         """Return the current state of scenes, rotation and memory.
@@ -207,7 +337,7 @@ class SceneLibrary:
             name; ``bytes``, ``device_bytes``: see ``nbytes``; ``seconds_waited``: for the loader while stepping.
         """
         held: dict[str, list[str]] = {"resident": [], "arriving": [], "leaving": []}
-        for slot, scene in enumerate(self._slots.scenes):
+        for slot, scene in enumerate(self._scenes):
             if scene is not None:
                 held[self._role_of(slot)].append(scene.name)
         return {
@@ -277,7 +407,7 @@ class SceneLibrary:
             self._take_over()
         elif self._step >= self._next_swap:
             self._take_in()
-        if not self._loader.busy:
+        if self._loader.requested is None:
             self._request_next()
 
     def restart(self, key: int, seed: int) -> None:
@@ -301,7 +431,7 @@ class SceneLibrary:
         """Return plain values from which ``set_state`` resumes."""
         return {
             "scenes": len(self.names),
-            "names": [self._supply.listed_name(content) for content in self._slots.contents],
+            "names": [self._listed_name(content) for content in self._contents],
             "source_index": self.source_index.tolist(),
             "active": self.active.tolist(),
             "plan": self._plan.get_state(),
@@ -328,13 +458,15 @@ class SceneLibrary:
         self._check_lanes(state)
         self._plan.check_state(state["plan"])
         refused = self._refusals.check_state(state["refused"])
-        requested = self._supply.check_index(state.get("requested"))
-        contents = self._supply.contents_of(state)
+        requested = state.get("requested")
+        if requested is not None and not is_count(requested, len(self.names) - 1):
+            raise ValueError(f"the state has requested scene {str(requested)[:200]}: pass the result of get_state()")
+        contents = self._contents_of(state)
         for slot, content in enumerate(contents):
             others = (slots[slot] for user, slots in self._users.items() if user != key)
-            if self._slots.differs(slot, content) and any(others):
+            if self._differs(slot, content) and any(others):
                 raise ValueError(f"scene {self.name(slot)!r} cannot change: agents of another environment are in it")
-        self._slots.hold(contents)
+        self._hold(contents)
         self._loader.cancel()
         self._refusals.reasons = refused
         self._pace.restart()
@@ -368,34 +500,111 @@ class SceneLibrary:
         if wrong:
             raise ValueError(f"library state: {', '.join(wrong)} cannot be used: pass the result of get_state()")
 
+    def _listed_name(self, content: Content) -> str | None:
+        """Return the name of a slot's scene: as listed, or its own if it was placed by ``put``; None for no scene."""
+        index, scene, _ = content
+        if scene is None:
+            return None
+        return self.names[index] if index >= 0 else scene.name
+
+    def _contents_of(self, state: Mapping[str, Any]) -> list[Content]:
+        """Return the contents of all slots in a state, and load the scenes that are not in memory.
+
+        Raises:
+            ValueError: If they are not the scenes of this library, or one cannot be loaded.
+        """
+        indices, names = state["source_index"], state["names"]
+        whole = isinstance(indices, (list, tuple)) and all(isinstance(index, int) for index in indices)
+        if not whole or not len(indices) == len(names) == self.num_slots or state.get("scenes") != len(self.names):
+            raise ValueError("the state belongs to other scenes: make the environment with the same scenes=")
+        held = {content[0]: content for content in self._contents}
+        contents: list[Content] = []
+        for slot, (index, name) in enumerate(zip(indices, names, strict=True)):
+            present = self._contents[slot]
+            if name is None:
+                contents.append(NOTHING)
+            elif index < 0 and name == self._listed_name(present):
+                contents.append(present)
+            elif index < 0:
+                raise ValueError(f"the state has scene {name!r} in slot {slot}, placed by put: put it there again")
+            elif index >= len(self.names) or name != self.names[index]:
+                raise ValueError(f"the state has scene {name!r}: make the environment with the same scenes=")
+            else:
+                if index not in held:
+                    (loaded,) = load_now({index: self._sources[index]}, self._preparers, self._prepare_ahead)
+                    if loaded.error is not None:
+                        problem = f"scene {name!r} of the state cannot be loaded: {loaded.error}"
+                        raise ValueError(problem) from loaded.error
+                    held[index] = index, loaded.scene, loaded.made
+                contents.append(held[index])
+        return contents
+
+    # Rotation
+
     def _fill_lanes(self) -> None:
-        """Fill every lane with the first scenes of the plan.
+        """Fill every lane with the first scenes of the plan, or as many as fit; the plan moves past them.
+
+        Scenes that are in memory already are not loaded again.
 
         Raises:
             ValueError: If no scene can be loaded, or none fits.
         """
         self._loader.cancel()
-        contents = self._supply.first_scenes(self._plan, self._num_lanes)
+        held = {content[0]: content for content in self._contents if content[0] >= 0}
+        chosen: dict[int, Content] = {}
+        too_large: set[int] = set()
+        failed: set[int] = set()
+        taken = np.zeros(2, np.int64)
+        with late_progress("Loading scenes", self._num_lanes) as done:
+            while len(chosen) < self._num_lanes and len(too_large) <= self._num_lanes:
+                excluded = {*chosen, *too_large, *failed, *self._refusals.reasons}
+                index = self._plan.next(excluded)
+                if index is None:
+                    break
+                if index not in held:
+                    upcoming = self._upcoming(excluded, self._num_lanes - len(chosen))
+                    failed |= self._load_into(held, [one for one in upcoming if one not in held])
+                    continue
+                memory = taken + self._memory_of(held[index])
+                if self._fits(memory):
+                    chosen[index] = held[index]
+                    taken = memory
+                    self._plan.taken(index)
+                    done()
+                else:
+                    too_large.add(index)
+        limit = f"max_scene_bytes={self._max_bytes}"
+        if not chosen:
+            raise ValueError(f"no scene fits into {limit}: allow more") if too_large else self._refusals.none_left()
+        if too_large:
+            warn_user(f"only {counted(len(chosen), 'scene')} at a time: more do not fit into {limit}")
         self._arriving = None
-        self.active = np.arange(len(contents), dtype=np.int32)
-        self._slots.hold(contents)
+        self.active = np.arange(len(chosen), dtype=np.int32)
+        self._hold(list(chosen.values()))
 
-    def _adapt(self, refusals: Mapping[int, ValueError]) -> None:
-        """Replace scenes that a new preparer refuses (by slot) or whose results need too much memory.
+    def _upcoming(self, excluded: set[int], count: int) -> list[int]:
+        """Return the next ``count`` scenes of the plan, which are loaded together.
 
-        Raises:
-            ValueError: If agents may be in such a scene, or no scene is left.
+        It is only one if there are no workers, or if a memory limit might exclude the next one.
         """
-        for slot, error in refusals.items():
-            if self._users or self.source_index[slot] < 0:
-                raise error
-            self._refusals.refuse(int(self.source_index[slot]), error)
-        fits = self._slots.fits(self._slots.memory)
-        if self._users and not fits:
-            raise ValueError(f"{self._slots.excess()}: allow more, or keep fewer scenes resident")
-        if refusals or not fits:
-            self._plan.restart(self._plan.seed)
-            self._fill_lanes()
+        upcoming: list[int] = []
+        for _ in range(count if self._prepare_ahead is not None and self._max_bytes is None else 1):
+            index = self._plan.next({*excluded, *upcoming})
+            if index is not None:
+                upcoming.append(index)
+        return upcoming
+
+    def _load_into(self, held: dict[int, Content], indices: Sequence[int]) -> set[int]:
+        """Load scenes into ``held`` and return those that failed."""
+        failed = set()
+        sources = {index: self._sources[index] for index in indices}
+        for loaded in load_now(sources, self._preparers, self._prepare_ahead):
+            if loaded.error is None:
+                held[loaded.index] = loaded.index, loaded.scene, loaded.made
+            else:
+                self._refusals.note(loaded.index, loaded.error)
+                failed.add(loaded.index)
+        return failed
 
     def _empty_left_slots(self) -> None:
         """Empty the slots that have lost their lane and their last agent."""
@@ -404,7 +613,7 @@ class SceneLibrary:
         if self._arriving is not None:
             used[self._arriving[0]] = True
         for slot in np.flatnonzero(~used & (self.source_index >= 0)).tolist():
-            self._slots.install(slot, NOTHING)
+            self._install(slot, NOTHING)
 
     def _take_over(self) -> None:
         """Let the arriving slot take over its lane when it is time."""
@@ -419,8 +628,8 @@ class SceneLibrary:
 
     def _take_in(self) -> None:
         """Place the loaded scene, if any, in a spare slot, if any."""
-        free = [slot for slot, scene in enumerate(self._slots.scenes) if scene is None]
-        while free and self._loader.busy:
+        free = [slot for slot, scene in enumerate(self._scenes) if scene is None]
+        while free and self._loader.requested is not None:
             clock = time.perf_counter()
             loaded = self._loader.take(wait=self.deterministic)
             self._seconds_waited += time.perf_counter() - clock
@@ -428,30 +637,29 @@ class SceneLibrary:
                 self._pace.late()
                 return
             self._pace.loaded()
-            loaded = complete(loaded, self._slots.preparers)
+            loaded = complete(loaded, self._preparers)
             for sentence in loaded.warnings:
                 warn_user(sentence)
-            if loaded.error is not None and is_lasting(loaded.error):
-                self._refusals.refuse(loaded.index, loaded.error)
-                self._request_next()
-                continue
+            if loaded.error is not None:
+                self._refusals.note(loaded.index, loaded.error)
+                if is_lasting(loaded.error):
+                    self._request_next()
+                    continue
             self._plan.taken(loaded.index)
             self._next_swap = self._step + self._rotate_every
-            if loaded.error is not None:
-                self._refusals.fail(loaded.index, loaded.error)
-            else:
+            if loaded.error is None:
                 self._place(free[0], (loaded.index, loaded.scene, loaded.made))
             return
 
     def _place(self, slot: int, content: Content) -> None:
         """Place a scene in a spare slot if it fits."""
         self._refusals.failures.pop(content[0], None)
-        if self._slots.fits(self._slots.memory + self._slots.memory_of(content)):
-            self._slots.install(slot, content)
+        if self._fits(self._memory + self._memory_of(content)):
+            self._install(slot, content)
             self._arriving = slot, self._step + SETTLE_STEPS
         else:
-            limit = f"max_scene_bytes={self._slots.max_scene_bytes}"
-            self._refusals.pass_over(content[0], f"{limit} besides the {counted(self.num_held, 'scene')} in memory")
+            others = f"besides the {counted(self.num_held, 'scene')} in memory"
+            self._refusals.pass_over(content[0], f"max_scene_bytes={self._max_bytes} {others}")
 
     def _request_next(self) -> None:
         """Request the next scene of the plan."""
@@ -471,4 +679,4 @@ class SceneLibrary:
         """Request a scene by its index."""
         self._pace.request()
         niceness = 0 if self.deterministic else self._pace.niceness
-        self._loader.request(index, self._sources[index], self._slots.preparers, niceness)
+        self._loader.request(index, self._sources[index], self._preparers, niceness)

@@ -8,10 +8,7 @@ announced on standard error.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
-import queue
-import subprocess
 import sys
 import threading
 import time
@@ -21,18 +18,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import llvmlite.binding as llvm
 import numba
 from numba import njit
 from numba.core import event
 
+from gym_batchnav.system.child import CallFailed, Child, ChildLost, share_work
 from gym_batchnav.system.kernels import kernel_folder, kernels_digest
 from gym_batchnav.system.process import is_frozen, num_processors
 from gym_batchnav.system.progress import PATIENCE, late_progress
 
-_PACKAGE = Path(__file__).parents[1]
 _MAX_PROCESSES = 8
 NOT_AHEAD = "kernels could not be compiled ahead"  # begins the warning of workloads that fail
 _ANNOUNCED = "GYM_BATCHNAV_ANNOUNCES_COMPILING"  # "0" in worker processes, whose parent shows the progress
@@ -51,10 +48,6 @@ class Workload:
     title: str
     function: Callable[..., None]
     arguments: tuple[Any, ...] = ()
-
-    def as_json(self) -> str:
-        """Return the module, the function's name and the arguments as JSON, for another process."""
-        return json.dumps([self.function.__module__, self.function.__qualname__, list(self.arguments)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +77,24 @@ def compile_ahead(workloads: Sequence[Workload], processes: int | None = None) -
     todo = [work for work, mark in marks.items() if not mark.exists() and not is_frozen()]
     failures: list[str] = []
     if todo and not _config("DISABLE_JIT"):
-        waiting: queue.SimpleQueue[Workload] = queue.SimpleQueue()
-        for work in todo:
-            waiting.put(work)
         count = min(processes or min(num_processors(), _MAX_PROCESSES), len(todo))
         parts = ", ".join(work.title for work in todo[:4]) + (", ..." if len(todo) > 4 else "")
+        children = [Child("the process that compiles kernels", _environment(), quiet=True) for _ in range(count)]
+
+        def run(child: Child, work: Workload) -> None:
+            try:
+                child.call(work.function, *work.arguments)
+                _write_mark(marks[work])
+            except (CallFailed, ChildLost) as error:
+                failures.append(f"{work.title}: {error}")
+            done()
+
         with late_progress(f"Compiling kernels once for this machine ({parts})", len(todo)) as done:
-            failures = _run_all(waiting, marks, count, done)
+            try:
+                share_work(todo, children, run)
+            finally:
+                for child in children:
+                    child.close()
     if failures:
         warnings.warn(f"{NOT_AHEAD}: {'; '.join(failures)[:2000]}", stacklevel=3)
     return Compiled(len(todo) - len(failures), time.perf_counter() - started, directory, tuple(failures))
@@ -115,54 +119,9 @@ def _digest(work: Workload) -> str:
     """Return a digest of a workload, of its module, and of what makes Numba compile again: kernels and processor."""
     source = Path(str(import_module(work.function.__module__).__file__)).read_bytes()
     machine = (llvm.get_process_triple(), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
-    text = repr((work.as_json(), source, kernels_digest(), machine))
+    function = work.function.__module__, work.function.__qualname__, work.arguments
+    text = repr((function, source, kernels_digest(), machine))
     return hashlib.sha256(text.encode()).hexdigest()[:24]
-
-
-def _run_all(
-    waiting: queue.SimpleQueue[Workload], marks: dict[Workload, Path], count: int, done: Callable[..., None]
-) -> list[str]:
-    """Run the queue in ``count`` processes until it is empty; on an error or Ctrl-C all of them are ended.
-
-    Returns:
-        The title of every workload that failed, with the reason.
-    """
-    workers: list[_Worker] = []
-    failures: list[str] = []
-
-    def serve(worker: _Worker) -> None:
-        with suppress(queue.Empty):
-            while not worker.closed:
-                work = waiting.get_nowait()
-                failure = worker.run(work)
-                if failure is None:
-                    _write_mark(marks[work])
-                else:
-                    failures.append(f"{work.title}: {failure}")
-                done()
-
-    threads: list[threading.Thread] = []
-    try:
-        workers += [_Worker() for _ in range(count)]
-        threads += [threading.Thread(target=serve, args=(worker,), daemon=True) for worker in workers]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            while thread.is_alive():
-                thread.join(0.1)  # with a short timeout, so that Ctrl-C is handled
-    except OSError as error:
-        with suppress(queue.Empty):
-            while True:
-                failures.append(f"{waiting.get_nowait().title}: no process can be started: {error}")
-    finally:
-        for worker in workers:
-            worker.close()
-        for thread in threads:
-            if thread.ident is not None:
-                thread.join()
-        for worker in workers:
-            worker.release()
-    return failures
 
 
 def _write_mark(mark: Path) -> None:
@@ -172,99 +131,10 @@ def _write_mark(mark: Path) -> None:
         mark.touch()
 
 
-class _Worker:
-    """A process that runs workloads one at a time and ends with its parent."""
-
-    def __init__(self) -> None:
-        self.closed = False
-        self._process = _start()
-
-    def run(self, work: Workload) -> str | None:
-        """Run one workload; return None or the reason of its failure. A lost process is replaced."""
-        assert self._process.stdin is not None and self._process.stdout is not None
-        try:
-            self._process.stdin.write(work.as_json() + "\n")
-            self._process.stdin.flush()
-            answer = json.loads(self._process.stdout.readline())
-        except (OSError, ValueError):
-            status = _end(self._process)
-            self.release()
-            if not self.closed:
-                self._process = _start()
-            return f"its process ended with status {status}"
-        return None if answer is None else str(answer)
-
-    def close(self) -> None:
-        """Kill the process; idempotent."""
-        self.closed = True
-        self._process.kill()
-        self._process.wait()
-
-    def release(self) -> None:
-        """Close the pipes after their readers have ended."""
-        for stream in (self._process.stdin, self._process.stdout):
-            if stream is not None:
-                with suppress(OSError):
-                    stream.close()
-
-
-def _start() -> subprocess.Popen[str]:
-    """Start a process that runs ``serve_parent``."""
-    apart: dict[str, Any] = {"start_new_session": True}  # Ctrl-C goes to the parent, which ends this process
-    if sys.platform == "win32":
-        apart = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
-    return subprocess.Popen(
-        [sys.executable, "-c", f"from {__name__} import serve_parent; serve_parent()"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        env=_environment(),
-        **apart,
-    )
-
-
-def _end(process: subprocess.Popen[str]) -> int:
-    """End a process whose pipe has closed and return its exit status."""
-    try:
-        return process.wait(1.0)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        return process.wait()
-
-
 def _environment() -> dict[str, str]:
-    """Return the environment for worker processes, with this process's module path and cache."""
-    found = os.pathsep.join([str(_PACKAGE.parent), *(os.path.abspath(path) for path in sys.path)])
-    environment = {**os.environ, "PYTHONPATH": found, "PYTHONSAFEPATH": "1", _ANNOUNCED: "0"}
-    cache_folder = _config("CACHE_DIR")
-    if cache_folder:
-        environment["NUMBA_CACHE_DIR"] = os.path.abspath(cache_folder)
-    return environment
-
-
-def serve_parent() -> None:
-    """Run the workloads given on standard input, one per line, and answer each with null or an error."""
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # other output goes to standard error
-    requests: queue.SimpleQueue[str] = queue.SimpleQueue()
-    threading.Thread(target=_read_requests, args=(sys.stdin, requests), daemon=True).start()
-    while True:
-        module, name, arguments = json.loads(requests.get())
-        try:
-            getattr(import_module(module), name)(*arguments)
-            answer = None
-        except Exception as error:
-            answer = f"{type(error).__name__}: {error}"
-        answers.write(json.dumps(answer) + "\n")
-        answers.flush()
-
-
-def _read_requests(stream: IO[str], requests: queue.SimpleQueue[str]) -> None:
-    """Forward lines to a queue; end this process when the parent ends, even during compilation."""
-    for line in stream:
-        requests.put(line)
-    os._exit(0)
+    """Return the variables of processes that compile: this process's cache, and no announcements."""
+    folder = _config("CACHE_DIR")
+    return {_ANNOUNCED: "0", **({"NUMBA_CACHE_DIR": os.path.abspath(folder)} if folder else {})}
 
 
 class Announcer(event.Listener):

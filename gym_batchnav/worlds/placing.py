@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gym_batchnav.preparation.navigation import AnyNavigation
+from gym_batchnav.library.prepare import AnyNavigation
 
 GAP = 0.1  # metres that are left between two bodies
 

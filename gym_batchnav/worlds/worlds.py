@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from gym_batchnav.episodes.draws import keyed_uniform, step_uniform
+from gym_batchnav.library.prepare import AnyNavigation
 from gym_batchnav.navmesh.agents import NavMeshAgents
 from gym_batchnav.navmesh.kernels.crowd import Crowd
-from gym_batchnav.preparation.navigation import AnyNavigation
 from gym_batchnav.state import AgentState, StepOutcome, WorldState, WorldView, arrays_of, read_only, world_state
 from gym_batchnav.worlds.api import BODY_HEIGHT, MAX_BODIES, BodyMotion, MovingBodies, Team
 from gym_batchnav.worlds.placing import Places, place_bodies

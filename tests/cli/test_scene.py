@@ -21,12 +21,12 @@ import gym_batchnav
 from gym_batchnav.cli import app
 from gym_batchnav.cli.scene.choice import frame_attributes
 from gym_batchnav.geometry import Camera, forward_vectors
-from gym_batchnav.library import recipes
+from gym_batchnav.library import sources as recipes
 from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.library.library import SceneLibrary
+from gym_batchnav.library.prepare import NavigationPreparer
 from gym_batchnav.library.sources import scene_sources
 from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
-from gym_batchnav.preparation.navigation import NavigationPreparer
 from gym_batchnav.render.api import make_renderer
 from gym_batchnav.scene.habitat.attributes import asset_frame
 from gym_batchnav.scene.objects import SceneObject
@@ -255,7 +255,7 @@ def test_prepare_finds_the_air_for_flying_agents(folder, monkeypatch):
 
 
 def test_prepare_gives_up_where_no_process_lives(folder, monkeypatch):
-    monkeypatch.setattr("gym_batchnav.preparation.worker.sys.executable", shutil.which("false") or "false")
+    monkeypatch.setattr("gym_batchnav.system.child.sys.executable", shutil.which("false") or "false")
     with pytest.raises(RuntimeError, match="3 times in a row"):
         CliRunner().invoke(app, ["scene", "prepare", "procedural:0-99"], catch_exceptions=False)
 

@@ -10,11 +10,11 @@ from typer.testing import CliRunner
 
 from gym_batchnav.cli import app
 from gym_batchnav.library.cache import DiskCache
+from gym_batchnav.library.prepare import NavigationPreparer
 from gym_batchnav.library.sources import scene_sources
-from gym_batchnav.preparation import pool
-from gym_batchnav.preparation.navigation import NavigationPreparer
-from gym_batchnav.preparation.worker import PreparationWorker
+from gym_batchnav.library.workers import PreparationWorker
 from gym_batchnav.scene.save import save_glb
+from gym_batchnav.system import child
 
 EPISODES = 20
 
@@ -113,16 +113,16 @@ def test_refused_scenes_are_in_the_table_and_the_others_are_prepared(rooms, tmp_
 
 @pytest.mark.slow
 def test_workers_start_new_processes_now_and_then(rooms, tmp_path, monkeypatch):
-    monkeypatch.setattr(pool, "SCENES_PER_PROCESS", 4)
+    monkeypatch.setattr(child, "CALLS_PER_PROCESS", 4)
     processes = set()
-    original = PreparationWorker._started
+    original = child.Child._started
 
     def started(self, abandoned):
         process, answers = original(self, abandoned)
         processes.add(process.pid)
         return process, answers
 
-    monkeypatch.setattr(PreparationWorker, "_started", started)
+    monkeypatch.setattr(child.Child, "_started", started)
     result = CliRunner().invoke(app, command(rooms, tmp_path / "cache", "--workers", "1"))
     assert result.exit_code == 0, result.output
     assert len(processes) == 3 and len(prepared(rooms, tmp_path / "cache")) == 9

@@ -22,9 +22,9 @@ from gym_batchnav.evaluation.comparison import Asked, make_comparison  # noqa: E
 from gym_batchnav.evaluation.world import PolicyAbout  # noqa: E402
 from gym_batchnav.geometry import Camera  # noqa: E402
 from gym_batchnav.library.cache import DiskCache  # noqa: E402
+from gym_batchnav.library.prepare import NavigationPreparer  # noqa: E402
 from gym_batchnav.library.sources import scene_sources  # noqa: E402
-from gym_batchnav.preparation.navigation import NavigationPreparer  # noqa: E402
-from gym_batchnav.preparation.worker import PreparationWorker  # noqa: E402
+from gym_batchnav.library.workers import PreparationWorker  # noqa: E402
 from gym_batchnav.scene.save import save_glb  # noqa: E402
 from gym_batchnav.system.runs import read_runs  # noqa: E402
 from gym_batchnav.train.policy import make_policy  # noqa: E402

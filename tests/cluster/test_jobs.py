@@ -16,9 +16,9 @@ from gym_batchnav.cluster.scenes import prepare_on
 from gym_batchnav.cluster.tuning import Measured, kinds_of
 from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.library.features import SceneFeatures
+from gym_batchnav.library.prepare import NavigationPreparer
 from gym_batchnav.library.sources import scene_sources
-from gym_batchnav.preparation.navigation import NavigationPreparer
-from gym_batchnav.preparation.worker import PreparationWorker
+from gym_batchnav.library.workers import PreparationWorker
 from gym_batchnav.scene.save import save_glb
 from gym_batchnav.system.runs import read_runs
 from gym_batchnav.task.multigoal import MultiGoalNav

@@ -10,7 +10,7 @@ from gym_batchnav.cluster.display import NodesDisplay
 from gym_batchnav.cluster.node import NodeWorker, version_here
 from gym_batchnav.cluster.ray_cluster import _cause, _places, run_job
 from gym_batchnav.cluster.scenes import ScenesJob
-from gym_batchnav.preparation.navigation import NavigationPreparer
+from gym_batchnav.library.prepare import NavigationPreparer
 from gym_batchnav.system import process
 from gym_batchnav.system.process import num_processors
 

@@ -10,9 +10,9 @@ from rooms import box, box_room, scene_of
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.geometry import Camera, camera_to_world
 from gym_batchnav.library.cache import DiskCache
+from gym_batchnav.library.prepare import NavigationPreparer, cached_drops
 from gym_batchnav.library.sources import assets_dir
 from gym_batchnav.navmesh.mesh import NavMeshSettings
-from gym_batchnav.preparation.navigation import NavigationPreparer, cached_drops
 from gym_batchnav.scene.load import load_scene
 from gym_batchnav.scene.scene import Scene
 from gym_batchnav.viz.views import AgentViews

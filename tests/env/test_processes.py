@@ -155,7 +155,7 @@ import sys, time
 sys.path.insert(0, {tests!r})
 from rooms import box_room
 from gym_batchnav.env.batch_env import BatchNavEnv
-from gym_batchnav.preparation.navigation import NavigationPreparer
+from gym_batchnav.library.prepare import NavigationPreparer
 from gym_batchnav.scene.save import save_glb
 
 def never_ready(self, scene):

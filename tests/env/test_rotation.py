@@ -191,7 +191,7 @@ def test_by_default_few_scenes_are_all_resident_and_of_many_one_for_32_environme
 def test_episodes_that_run_once_in_too_few_scenes_are_refused_before_anything_is_loaded(make, tmp_path, monkeypatch):
     for room in ROOMS[:3]:
         save_glb(room, tmp_path / f"{room.name}.glb")
-    monkeypatch.setattr("gym_batchnav.library.recipes.load_scene", lambda *_, **__: pytest.fail("loaded"))
+    monkeypatch.setattr("gym_batchnav.library.sources.load_scene", lambda *_, **__: pytest.fail("loaded"))
     with pytest.raises(ValueError, match=r"pass 2 scenes instead of 3, or leave resident_scenes=2 out"):
         make(4, scenes=tmp_path, resident_scenes=2, episode_order="once")
 
@@ -266,7 +266,7 @@ def test_faults_in_10000_steps(make, tmp_path, monkeypatch):
         is_full = False
         give_up = time.monotonic() + 120
         while step < 10_000 or (len(env.library.stats()["refused"]) < 4 and time.monotonic() < give_up):
-            worker = env.library._loader._prepare_ahead.__self__.worker._process
+            worker = env.library._loader._prepare_ahead.__self__.worker.child._process
             if of_a_lost_process():
                 if not is_full:
                     is_full = True

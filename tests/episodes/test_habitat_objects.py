@@ -8,13 +8,13 @@ import pytest
 from furnished import CATEGORIES, CRATES, furnished
 
 from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.episodes.fitting import fit_object_episodes
 from gym_batchnav.episodes.habitat import read_episodes
 from gym_batchnav.episodes.habitat_objects import read_object_episodes, write_object_episodes
 from gym_batchnav.episodes.objects import find_instances, sample_object_episodes
 from gym_batchnav.evaluation.agents import ObjectOracleAgent
 from gym_batchnav.evaluation.evaluate import evaluate
 from gym_batchnav.navmesh.mesh import NavMesh
-from gym_batchnav.preparation.fitting import fit_object_episodes
 from gym_batchnav.task.multigoal import MultiGoalNav
 from gym_batchnav.task.objectnav import ObjectNav
 

@@ -5,12 +5,12 @@ import pytest
 from rooms import box, box_room, scene_of
 
 from gym_batchnav.episodes.episode_set import episode_set
+from gym_batchnav.episodes.fitting import fit_episodes
 from gym_batchnav.episodes.habitat import write_episodes
 from gym_batchnav.episodes.sampling import SamplingRules, _path_length_bound, sample_episodes
 from gym_batchnav.library.cache import DiskCache
+from gym_batchnav.library.prepare import NavigationPreparer
 from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
-from gym_batchnav.preparation.fitting import fit_episodes
-from gym_batchnav.preparation.navigation import NavigationPreparer
 
 
 def build(scene):

@@ -13,9 +13,9 @@ from gym_batchnav.homes import generate_scene, undamaged_scene
 from gym_batchnav.homes.debris import debris_spots
 from gym_batchnav.homes.refine import Spots, Surface, refine
 from gym_batchnav.library.cache import DiskCache
+from gym_batchnav.library.prepare import cached_navmesh
 from gym_batchnav.library.sources import scene_sources
 from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
-from gym_batchnav.preparation.navigation import cached_navmesh
 from gym_batchnav.scene.scene import Scene
 from gym_batchnav.scene.simplify import digest_of_geometry, digest_of_whole_geometry
 

@@ -13,10 +13,8 @@ import pytest
 from rooms import box_room
 
 from gym_batchnav.library.library import SceneLibrary
-from gym_batchnav.library.loader import Outcome
-from gym_batchnav.library.pace import SETTLE_STEPS
-from gym_batchnav.library.plan import ScenePlan
-from gym_batchnav.library.refusals import SceneRefused, is_lasting
+from gym_batchnav.library.loader import Outcome, SceneRefused, is_lasting
+from gym_batchnav.library.rotation import SETTLE_STEPS, ScenePlan
 from gym_batchnav.library.sources import SceneSource
 from gym_batchnav.scene.scene import Scene
 

@@ -10,7 +10,7 @@ import pytest
 from rooms import box, box_room, scene_of
 
 from gym_batchnav.episodes.habitat import scene_stem
-from gym_batchnav.library import recipes
+from gym_batchnav.library import sources as recipes
 from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.library.sources import (
     are_shipped,

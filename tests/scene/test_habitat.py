@@ -10,7 +10,7 @@ from rooms import box, box_room, names_of, scene_of
 from scans import write_hm3d, write_mp3d
 
 from gym_batchnav.episodes.habitat import scene_stem
-from gym_batchnav.library import recipes
+from gym_batchnav.library import sources as recipes
 from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.library.sources import scene_sources
 from gym_batchnav.navmesh.mesh import NavMesh

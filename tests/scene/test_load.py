@@ -15,7 +15,7 @@ from glb import SQUARE, SQUARE_CORNERS, SQUARE_UVS, Glb, four_colors, soup, squa
 from PIL import Image
 from rooms import names_of
 
-from gym_batchnav.library.refusals import is_lasting
+from gym_batchnav.library.loader import is_lasting
 from gym_batchnav.library.sources import scene_sources
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.scene import builder as assemble

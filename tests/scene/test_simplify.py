@@ -6,9 +6,9 @@ from glb import Glb
 from rooms import named
 
 from gym_batchnav.library.cache import DiskCache
+from gym_batchnav.library.prepare import NavigationPreparer
 from gym_batchnav.library.sources import scene_sources
 from gym_batchnav.navmesh.mesh import NavMesh
-from gym_batchnav.preparation.navigation import NavigationPreparer
 from gym_batchnav.scene.load import SceneError, load_scene
 from gym_batchnav.scene.scene import Materials, Scene
 from gym_batchnav.scene.simplify import simplify_scene

@@ -62,7 +62,7 @@ def test_each_workload_runs_once_in_another_process(work, tmp_path):
     assert str(os.getpid()) not in processes and len(processes) <= 2
 
 
-@pytest.mark.parametrize(("function", "why"), [("fail", "no such kernel"), ("die", "status 3")])
+@pytest.mark.parametrize(("function", "why"), [("fail", "no such kernel"), ("die", "exit 3")])
 def test_a_workload_that_fails_costs_a_warning_and_is_tried_again(work, tmp_path, function, why):
     workloads = [Workload("drawing", getattr(work, function)), Workload("walking", work.note, (str(tmp_path), "other"))]
     with pytest.warns(UserWarning, match=f"drawing: .*{why}"):
@@ -77,7 +77,7 @@ def test_a_workload_that_fails_costs_a_warning_and_is_tried_again(work, tmp_path
 
 def test_warmup_names_what_failed_and_fails(work, tmp_path, monkeypatch, recwarn):
     workloads = [Workload("drawing", work.fail), Workload("walking", work.note, (str(tmp_path), "other"))]
-    monkeypatch.setattr("gym_batchnav.preparation.kernels.warm_up", lambda *_: compile_ahead(workloads, processes=1))
+    monkeypatch.setattr("gym_batchnav.library.warmup.warm_up", lambda *_: compile_ahead(workloads, processes=1))
     for arguments in (["warmup"], ["warmup", "--json"]):
         done = CliRunner().invoke(app, arguments)
         assert isinstance(done.exception, RuntimeError) and done.exit_code == 1
@@ -87,15 +87,17 @@ def test_warmup_names_what_failed_and_fails(work, tmp_path, monkeypatch, recwarn
 
 
 def test_a_workload_counts_as_failed_if_no_process_starts(work, tmp_path, monkeypatch):
-    def start():
+    def start(*_, **__):
         raise OSError("no memory")
 
-    monkeypatch.setattr("gym_batchnav.system.compilation._start", start)
+    monkeypatch.setattr(subprocess, "Popen", start)
     workloads = [Workload(name, work.note, (str(tmp_path), name)) for name in ("first", "second")]
     with pytest.warns(UserWarning, match="no memory"):
         compiled = compile_ahead(workloads, processes=1)
     assert compiled.num_workloads == 0
-    assert compiled.failures == tuple(f"{name}: no process can be started: no memory" for name in ("first", "second"))
+    assert compiled.failures == tuple(
+        f"{name}: the process that compiles kernels cannot be started: no memory" for name in ("first", "second")
+    )
 
 
 def test_a_program_that_ends_leaves_no_process_behind(work, tmp_path):

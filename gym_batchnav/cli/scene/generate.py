@@ -51,8 +51,8 @@ def generate(
     from gym_batchnav.episodes.habitat import write_episodes
     from gym_batchnav.episodes.samplers import PointEpisodes
     from gym_batchnav.homes import generate_scene
+    from gym_batchnav.library.warmup import warm_up_building
     from gym_batchnav.navmesh.mesh import NavMesh
-    from gym_batchnav.preparation.kernels import warm_up_building
     from gym_batchnav.scene.save import save_glb
     from gym_batchnav.system.progress import late_progress
     from gym_batchnav.system.storage import make_folder

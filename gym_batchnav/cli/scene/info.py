@@ -100,9 +100,9 @@ def _tell_cost(source: SceneSource, texture_size: str, num_resident: int) -> Non
 
 def _facts(source: SceneSource, cache: DiskCache, walkable: bool, categories: Sequence[str]) -> dict[str, Any]:
     """Return the facts of a scene; for one that cannot be loaded, its name and the reason as ``refused``."""
+    from gym_batchnav.library.prepare import cached_navmesh
+    from gym_batchnav.library.warmup import warm_up_building
     from gym_batchnav.navmesh.mesh import NavMeshSettings
-    from gym_batchnav.preparation.kernels import warm_up_building
-    from gym_batchnav.preparation.navigation import cached_navmesh
     from gym_batchnav.scene.categories import number_of
     from gym_batchnav.viz.facts import describe_navmesh, describe_scene
 

@@ -62,8 +62,8 @@ def navmesh(
     """
     from gym_batchnav import viz
     from gym_batchnav.library.cache import DiskCache
+    from gym_batchnav.library.warmup import warm_up_building
     from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
-    from gym_batchnav.preparation.kernels import warm_up_building
     from gym_batchnav.system.storage import check_destination
 
     if save is not None:

@@ -67,11 +67,10 @@ def prepare(
     Example: gym-batchnav scene prepare apartments --task dronenav
     """
     from gym_batchnav.library.cache import DiskCache
+    from gym_batchnav.library.prepare import NavigationPreparer
     from gym_batchnav.library.sources import scene_sources
+    from gym_batchnav.library.workers import PreparationWorker, prepare_all
     from gym_batchnav.navmesh.mesh import NavMeshSettings
-    from gym_batchnav.preparation.navigation import NavigationPreparer
-    from gym_batchnav.preparation.pool import prepare_all
-    from gym_batchnav.preparation.worker import PreparationWorker
     from gym_batchnav.system.parts import Part
     from gym_batchnav.system.wording import counted
     from gym_batchnav.task.dronenav import DroneNav

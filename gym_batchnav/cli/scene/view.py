@@ -50,9 +50,9 @@ def view(
     from gym_batchnav.geometry import Camera
     from gym_batchnav.library.cache import DiskCache
     from gym_batchnav.library.library import SceneLibrary
+    from gym_batchnav.library.prepare import cached_navmesh
+    from gym_batchnav.library.warmup import warm_up_building
     from gym_batchnav.navmesh.mesh import NavMeshSettings
-    from gym_batchnav.preparation.kernels import warm_up_building
-    from gym_batchnav.preparation.navigation import cached_navmesh
     from gym_batchnav.render.api import make_renderer
     from gym_batchnav.system.progress import late_progress
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.geometry import Camera, camera_to_world
+from gym_batchnav.library.prepare import AnyNavigation
 from gym_batchnav.navmesh.mesh import NavMesh
-from gym_batchnav.preparation.navigation import AnyNavigation
 from gym_batchnav.scene.scene import Scene
 from gym_batchnav.viz.views import AgentViews
 

@@ -15,8 +15,7 @@ from scans import object_ply, painted, palette, write_hm3d, write_mp3d
 
 from gym_batchnav.homes import generate_apartment
 from gym_batchnav.library.cache import DiskCache
-from gym_batchnav.library.recipes import SceneFile, load_recipe
-from gym_batchnav.library.sources import scene_sources
+from gym_batchnav.library.sources import SceneFile, load_recipe, scene_sources
 from gym_batchnav.scene.files import SceneFiles
 from gym_batchnav.scene.frame import Z_UP
 from gym_batchnav.scene.load import load_scene

@@ -5,8 +5,8 @@ import pytest
 from floors import floor_plan
 
 from gym_batchnav.episodes.episode_set import episode_set, tour_set
+from gym_batchnav.episodes.fitting import measure_like_detour
 from gym_batchnav.navmesh.kernels.corridor import MAX_CORRIDOR
-from gym_batchnav.preparation.fitting import measure_like_detour
 
 STRIP = floor_plan(["0" * (MAX_CORRIDOR + 40)])
 

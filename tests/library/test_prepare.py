@@ -11,7 +11,7 @@ from gym_batchnav.episodes import samplers
 from gym_batchnav.episodes.episode_set import episode_set
 from gym_batchnav.homes import generate_apartment
 from gym_batchnav.library.cache import DiskCache
-from gym_batchnav.preparation.navigation import NavigationPreparer
+from gym_batchnav.library.prepare import NavigationPreparer
 from gym_batchnav.scene.save import save_glb
 from gym_batchnav.task.pointnav import PointNav
 

@@ -7,8 +7,8 @@ from rooms import box_room
 from gym_batchnav.episodes.flight import FlightEpisodes
 from gym_batchnav.episodes.samplers import sampler_from_json, sampler_to_json, with_floors
 from gym_batchnav.library.cache import DiskCache
-from gym_batchnav.library.refusals import SceneRefused
-from gym_batchnav.preparation.navigation import NavigationPreparer
+from gym_batchnav.library.loader import SceneRefused
+from gym_batchnav.library.prepare import NavigationPreparer
 from gym_batchnav.system.code import closure
 
 SAMPLER = FlightEpisodes(num_goals=3)

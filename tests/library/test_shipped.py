@@ -6,10 +6,10 @@ import shutil
 import numpy as np
 import pytest
 
+from gym_batchnav.library import shipped
+from gym_batchnav.library.prepare import NavigationPreparer
 from gym_batchnav.library.sources import assets_dir, scene_sources, shipped_scenes
 from gym_batchnav.navmesh.mesh import NavMesh
-from gym_batchnav.preparation import shipped
-from gym_batchnav.preparation.navigation import NavigationPreparer
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def loaded(path):
     ],
 )
 def test_shipped_tables_are_those_that_preparation_computes(path):
-    """If they are not, run ``python -m gym_batchnav.preparation.shipped``."""
+    """If they are not, run ``python -m gym_batchnav.library.shipped``."""
     scene, navmesh = loaded(path.stem)
     found = shipped.shipped_tables(scene, navmesh)
     assert found is not None

@@ -13,7 +13,7 @@ from gym_batchnav.episodes.episode_set import EPISODE_ARRAYS, EpisodeSet, check_
 from gym_batchnav.episodes.flight import FlightEpisodes
 from gym_batchnav.flight.air import Air, air_from_arrays
 from gym_batchnav.library.cache import DiskCache
-from gym_batchnav.library.refusals import SceneRefused, reason_of
+from gym_batchnav.library.loader import SceneRefused, reason_of
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.navmesh.record import NAVMESH_ARRAYS
 from gym_batchnav.scene.scene import Scene

@@ -4,7 +4,7 @@ import warnings
 
 import pytest
 
-from gym_batchnav.library.pace import BEHIND, NICENESS, SETTLE_STEPS, SILENCE, WINDOW, RotationPace
+from gym_batchnav.library.rotation import BEHIND, NICENESS, SETTLE_STEPS, SILENCE, WINDOW, RotationPace
 
 
 class Clock:

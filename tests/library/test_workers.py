@@ -14,21 +14,14 @@ import psutil
 import pytest
 from rooms import box, box_room, scene_of
 
+from gym_batchnav.library import workers as module
 from gym_batchnav.library.cache import DiskCache
-from gym_batchnav.library.recipes import key_of
-from gym_batchnav.library.sources import scene_sources
+from gym_batchnav.library.prepare import NavigationPreparer
+from gym_batchnav.library.sources import recipe_from, scene_sources
+from gym_batchnav.library.workers import PreparationFailed, PreparationPool, PreparationWorker, prepare_scene
 from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
-from gym_batchnav.preparation import worker as module
-from gym_batchnav.preparation.navigation import NavigationPreparer
-from gym_batchnav.preparation.pool import PreparationPool
-from gym_batchnav.preparation.worker import (
-    PreparationAbandoned,
-    PreparationFailed,
-    PreparationWorker,
-    WorkerLost,
-    prepare_scene,
-)
 from gym_batchnav.scene.save import save_glb
+from gym_batchnav.system.child import CallAbandoned, ChildLost
 
 SETTINGS = NavMeshSettings(agent_radius=0.2)
 
@@ -62,7 +55,7 @@ def recipe(path: Path):
 
 def test_what_the_worker_made_is_found_in_the_cache(worker, preparer, folder, monkeypatch):
     worker.prepare(recipe(folder / "room.glb"))
-    monkeypatch.setattr("gym_batchnav.library.recipes.load_scene", lambda *_, **__: pytest.fail("parsed"))
+    monkeypatch.setattr("gym_batchnav.library.sources.load_scene", lambda *_, **__: pytest.fail("parsed"))
     monkeypatch.setattr(NavMesh, "build", lambda *_, **__: pytest.fail("built"))
     monkeypatch.setattr(preparer.cache, "store", lambda *_: pytest.fail("stored"))
     (source,) = scene_sources(folder / "room.glb", preparer.cache)
@@ -71,7 +64,7 @@ def test_what_the_worker_made_is_found_in_the_cache(worker, preparer, folder, mo
 
 
 def test_a_refused_scene_is_told_and_the_next_is_prepared(worker, folder, tmp_path):
-    process = worker._process
+    process = worker.child._process
     with pytest.raises(ValueError, match=r"scene 'damaged': it is cut short"):
         worker.prepare(recipe(folder / "damaged.glb"))
     with pytest.raises(ValueError, match="'wall'"):
@@ -84,7 +77,7 @@ def test_a_refused_scene_is_told_and_the_next_is_prepared(worker, folder, tmp_pa
     with pytest.raises(ValueError, match=r"gone\.glb"):
         worker.prepare(lost)
     worker.prepare(recipe(folder / "room.glb"))
-    assert worker._process is process or process is None
+    assert worker.child._process is process or process is None
 
 
 def test_warnings_are_passed_on(worker, tmp_path):
@@ -100,7 +93,7 @@ def test_warnings_of_other_threads_are_shown_meanwhile(worker, folder, monkeypat
         other.join()
         warnings.warn("from here", stacklevel=1)
 
-    monkeypatch.setattr("gym_batchnav.preparation.child._prepare", prepare)
+    monkeypatch.setattr("gym_batchnav.library.workers._prepare", prepare)
     with pytest.warns(UserWarning, match="from elsewhere") as caught:
         assert worker.prepare_here(recipe(folder / "room.glb")) == ("from here",)
     assert len(caught) == 1
@@ -108,7 +101,7 @@ def test_warnings_of_other_threads_are_shown_meanwhile(worker, folder, monkeypat
 
 def test_the_child_has_no_children_and_one_thread_of_kernels(worker, folder):
     worker.prepare(recipe(folder / "room.glb"))
-    child = psutil.Process(worker._process.pid)
+    child = psutil.Process(worker.child._process.pid)
     assert child.environ()["NUMBA_NUM_THREADS"] == "1" and child.children() == []
 
 
@@ -118,7 +111,7 @@ def test_every_scene_has_the_priority_that_it_is_asked_for_with(odd, tmp_path):
     for niceness in (19, 0, 5):
         odd.prepare(recipe(tmp_path / "room.glb"), niceness)
         assert int((tmp_path / "room.glb.niceness").read_text()) == niceness
-        autogroup = Path(f"/proc/{odd._process.pid}/autogroup")  # absent where sessions are not grouped
+        autogroup = Path(f"/proc/{odd.child._process.pid}/autogroup")  # absent where sessions are not grouped
         assert not autogroup.exists() or autogroup.read_text().endswith(f"nice {niceness}\n")
 
 
@@ -130,9 +123,9 @@ def test_a_preparer_without_cache_is_refused():
 # A child that takes its time over the file that it is asked for: sitecustomize runs before everything else in it.
 SLOW = """
 import sys
-if sys.orig_argv[1:] == ["-m", "gym_batchnav.preparation.child"]:
+if "gym_batchnav.system.child" in sys.orig_argv[-1]:
     print("noise at the start without an end", end="", flush=True)
-    import gym_batchnav.preparation.navigation as prepare
+    import gym_batchnav.library.prepare as prepare
     original = prepare.NavigationPreparer.__call__
     def slow(self, scene):
         import os, time
@@ -182,7 +175,7 @@ def test_noise_on_stdout_does_no_harm(odd, tmp_path, capfd):
 
 
 def test_a_child_that_dies_is_told_and_replaced(odd, tmp_path):
-    with pytest.raises(WorkerLost, match="exit 3"):
+    with pytest.raises(ChildLost, match="exit 3"):
         odd.prepare(recipe(tmp_path / "crash.glb"))
     odd.prepare(recipe(tmp_path / "room.glb"))
 
@@ -217,7 +210,7 @@ def test_a_scene_that_hangs_its_process_each_time_is_refused_by_name(odd, tmp_pa
 def test_a_process_that_somebody_kills_costs_no_scene(preparer, folder, tmp_path, monkeypatch):
     worker = PreparationWorker(preparer)
     prepare = PreparationWorker.prepare
-    lost = [WorkerLost("it was lost", begun=True)] * 2
+    lost = [ChildLost("it was lost", begun=True)] * 2
 
     def killed(self, wanted, *terms):
         if lost:
@@ -243,7 +236,7 @@ def test_where_no_process_can_be_started_the_error_says_so(preparer, folder, tmp
     monkeypatch.setattr(worker, "is_prepared", lambda _: False)
     with (
         pytest.warns(UserWarning, match="'room' is retried"),
-        pytest.raises(WorkerLost, match="started" if executable != "dies at once" else "exit 4"),
+        pytest.raises(ChildLost, match="started" if executable != "dies at once" else "exit 4"),
     ):
         prepare_scene(worker, source_of(folder / "room.glb"))
     worker.close()
@@ -270,30 +263,30 @@ def test_what_is_marked_as_prepared_is_there_and_of_these_versions(folder, tmp_p
 @pytest.mark.slow
 def test_a_scene_that_nobody_wants_any_more_is_completed_for_the_cache(odd, tmp_path):
     odd.prepare(recipe(tmp_path / "room.glb"))
-    process = odd._process
+    process = odd.child._process
     wanted = time.monotonic() + 0.5
-    with pytest.raises(PreparationAbandoned):
+    with pytest.raises(CallAbandoned):
         odd.prepare(recipe(tmp_path / "nap.glb"), 19, lambda: time.monotonic() > wanted)
     assert not odd.is_prepared(recipe(tmp_path / "nap.glb"))
     odd.prepare(recipe(tmp_path / "room.glb"))  # its answer is not taken for that of the other scene
-    assert odd._process is process
+    assert odd.child._process is process
     disk = DiskCache(odd._disk.directory)
     (source,) = scene_sources(tmp_path / "nap.glb", disk)
-    assert disk.load(key_of(source.recipe)) is not None
+    assert disk.load(recipe_from(source.recipe).key()) is not None
 
 
 def test_a_worker_that_is_released_starts_no_process_for_what_was_abandoned(odd, tmp_path):
     """The last user may leave between a loader's decision to prepare a scene and the start of the process."""
     left = threading.Event()
-    with pytest.raises(PreparationAbandoned):
+    with pytest.raises(CallAbandoned):
         left.set()
         odd.release()
         odd.prepare(recipe(tmp_path / "room.glb"), 19, left.is_set)
-    assert odd._process is None
+    assert odd.child._process is None
     odd.prepare(recipe(tmp_path / "room.glb"))  # of a user who joined later
     odd.release()
     odd.release()
-    assert odd._process is None
+    assert odd.child._process is None
 
 
 def test_what_may_pass_is_no_refusal(odd, tmp_path):
@@ -304,7 +297,7 @@ def test_what_may_pass_is_no_refusal(odd, tmp_path):
 def test_a_frozen_application_is_not_started_again(preparer, folder, monkeypatch):
     monkeypatch.setattr(sys, "frozen", True, raising=False)
     worker = PreparationWorker(preparer)
-    with pytest.raises(WorkerLost, match="frozen application"):
+    with pytest.raises(ChildLost, match="frozen application"):
         worker.prepare(recipe(folder / "room.glb"))
 
 
@@ -321,19 +314,19 @@ def test_a_child_killed_in_the_middle_is_told(odd, tmp_path, end):
     thread = threading.Thread(target=prepare)
     thread.start()
     wait_for((tmp_path / "slow.glb.begun").exists)
-    pid = odd._process.pid
+    pid = odd.child._process.pid
     if end == "kill":
-        odd._process.kill()
+        odd.child._process.kill()
     else:
         odd.close()
     thread.join()
-    assert isinstance(caught[0], WorkerLost)
+    assert isinstance(caught[0], ChildLost)
     wait_for(lambda: not psutil.pid_exists(pid))
     if end == "kill":
         odd.prepare(recipe(tmp_path / "room.glb"))
     else:
         odd.close()
-        with pytest.raises(WorkerLost, match="closed"):
+        with pytest.raises(ChildLost, match="closed"):
             odd.prepare(recipe(tmp_path / "room.glb"))
 
 
@@ -341,10 +334,10 @@ def test_a_child_killed_in_the_middle_is_told(odd, tmp_path, end):
 @pytest.mark.slow
 def test_a_child_that_stands_still_is_given_up(odd, tmp_path):
     odd.prepare(recipe(tmp_path / "room.glb"))
-    child = odd._process
+    child = odd.child._process
     odd.timeout = 0.5
     child.send_signal(signal.SIGSTOP)
-    with pytest.raises(WorkerLost, match=r"no answer within 0\.5 seconds"):
+    with pytest.raises(ChildLost, match=r"no answer within 0\.5 seconds"):
         odd.prepare(recipe(tmp_path / "room.glb"))
     assert child.returncode is not None and not psutil.pid_exists(child.pid)
     odd.timeout = 60
@@ -378,9 +371,9 @@ def test_an_answer_of_another_form_is_a_broken_protocol(preparer, monkeypatch):
     def fake(arguments, **keywords):
         return start([sys.executable, "-c", program], **keywords)
 
-    monkeypatch.setattr(module.subprocess, "Popen", fake)
+    monkeypatch.setattr(subprocess, "Popen", fake)
     worker = PreparationWorker(preparer)
-    with pytest.raises(WorkerLost, match="malformed"):
+    with pytest.raises(ChildLost, match="malformed"):
         worker.prepare({})
     worker.close()
 
@@ -389,14 +382,14 @@ PARENT = """
 import json, sys, threading
 from pathlib import Path
 from gym_batchnav.library.cache import DiskCache
-from gym_batchnav.preparation.navigation import NavigationPreparer
-from gym_batchnav.preparation.worker import PreparationWorker
+from gym_batchnav.library.prepare import NavigationPreparer
+from gym_batchnav.library.workers import PreparationWorker
 
 worker = PreparationWorker(NavigationPreparer(cache=DiskCache(sys.argv[1])))
 threading.Thread(target=worker.prepare, args=(json.loads(sys.argv[2]),), daemon=True).start()
-while worker._process is None:
+while worker.child._process is None:
     pass
-print(worker._process.pid, flush=True)
+print(worker.child._process.pid, flush=True)
 sys.stdin.readline()
 """
 
@@ -451,7 +444,7 @@ def test_few_scenes_that_are_waited_for_need_no_process(folder, tmp_path):
     good, bad = pool.prepare_ahead([room, damaged])
     assert good.error is None and pool.worker.is_prepared(room.recipe)
     assert "scene 'damaged': it is cut short" in str(bad.error) and not pool.worker.is_prepared(damaged.recipe)
-    assert pool.worker._process is None
+    assert pool.worker.child._process is None
     pool.prepare_ahead([source_of(folder / "wall.glb")], 0, lambda: False)  # nobody waits
-    assert pool.worker._process is not None
+    assert pool.worker.child._process is not None
     pool.release()

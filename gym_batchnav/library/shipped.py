@@ -2,7 +2,7 @@
 
 The file ``assets/apartment_*.tables`` is a compressed entry of the disk cache. Large arrays that NumPy derives quickly
 are left out: the shortest paths between corners, and from goals to corners. An entry that was made for another navmesh,
-geometry, agent or episodes is not used. ``python -m gym_batchnav.preparation.shipped`` makes the files.
+geometry, agent or episodes is not used. ``python -m gym_batchnav.library.shipped`` makes the files.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from gym_batchnav.episodes.episode_set import EPISODE_ARRAYS, EpisodeSet, check_episode_arrays
+from gym_batchnav.episodes.fitting import fit_episodes
+from gym_batchnav.episodes.habitat import read_episodes
 from gym_batchnav.library.cache import compose_entry, parse_entry
 from gym_batchnav.library.sources import assets_dir, scene_sources, shipped_scenes
 from gym_batchnav.navmesh.kernels.layout import Cells, Corners, Drops, Goals
@@ -124,13 +126,13 @@ def _field(
 
 def make_shipped_tables(path: Path) -> bytes:
     """Compute the tables of a shipped apartment and return the content of their file."""
-    from gym_batchnav.preparation.navigation import NavigationPreparer  # which imports this module
-
     (source,) = scene_sources(path.stem)
     scene = source.load()
     assert scene.navmesh is not None
     navmesh = NavMesh(scene.navmesh.data)  # which has no shipped tables
-    episodes = NavigationPreparer().episodes(scene, navmesh)
+    file = path.with_suffix(".json.gz")
+    (listed,) = read_episodes(file).values()
+    episodes = fit_episodes(listed, navmesh, str(file))
     tables = navmesh.tables(episodes.goals, navmesh.drops(scene.vertices, scene.triangles))
     _, start_polygon = navmesh.snap_with_polygon(episodes.start)
     points, goals = tables.corners.point, tables.goals

@@ -11,6 +11,13 @@ from pathlib import Path
 import numpy as np
 
 from gym_batchnav.episodes.episode_set import EPISODE_ARRAYS, EpisodeSet, check_episode_arrays
+from gym_batchnav.episodes.fitting import (
+    MAX_SHIFT,
+    fit_episodes,
+    fit_object_episodes,
+    is_near,
+    measure_like_detour,
+)
 from gym_batchnav.episodes.flight import FlightEpisodes
 from gym_batchnav.episodes.habitat import (
     FileState,
@@ -22,22 +29,15 @@ from gym_batchnav.episodes.habitat import (
 )
 from gym_batchnav.episodes.habitat_objects import read_object_episodes
 from gym_batchnav.episodes.samplers import EpisodeSampler, ObjectEpisodes, PointEpisodes, is_rebuildable
+from gym_batchnav.flight.navigation import FlightNavigation, flight_digest, prepare_flight
 from gym_batchnav.library.cache import DiskCache
-from gym_batchnav.library.refusals import SceneRefused, reason_of
+from gym_batchnav.library.loader import SceneRefused, reason_of
+from gym_batchnav.library.shipped import ShippedTables, shipped_tables
 from gym_batchnav.navmesh.kernels.layout import Drops
 from gym_batchnav.navmesh.kernels.tables import NavigationTables
 from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
 from gym_batchnav.navmesh.methods import is_detour
 from gym_batchnav.navmesh.record import NAVMESH_ARRAYS, NavMeshData
-from gym_batchnav.preparation.fitting import (
-    MAX_SHIFT,
-    fit_episodes,
-    fit_object_episodes,
-    is_near,
-    measure_like_detour,
-)
-from gym_batchnav.preparation.flight import FlightNavigation, flight_digest, prepare_flight
-from gym_batchnav.preparation.shipped import ShippedTables, shipped_tables
 from gym_batchnav.scene.habitat.dataset import scene_name
 from gym_batchnav.scene.scene import Scene
 from gym_batchnav.scene.simplify import digest_of_geometry, digest_of_whole_geometry
