@@ -20,8 +20,7 @@ from stable_baselines3.common.vec_env import VecMonitor
 from gym_batchnav.adapters.sb3 import SB3VecEnv
 from gym_batchnav.geometry import polar_goals
 from gym_batchnav.task.sensors import WalkScan
-from gym_batchnav.worlds.league import ratings
-from gym_batchnav.worlds.selfplay import SelfPlay
+from gym_batchnav.worlds.selfplay import SelfPlay, ratings
 
 ROLES = {"runner": (True, False), "chaser": (False, True)}
 HOMES = "procedural:{}?area=60&closed_doors=0&triangles=8000"

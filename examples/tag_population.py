@@ -27,7 +27,7 @@ from gym_batchnav.train.policy import make_policy
 from gym_batchnav.train.policy_agent import PolicyAgent
 from gym_batchnav.train.ppo import PPO, PPOConfig
 from gym_batchnav.train.run import checkpoint
-from gym_batchnav.worlds.league import ratings
+from gym_batchnav.worlds.selfplay import ratings
 
 HOMES = "procedural:0-3?area=28&closed_doors=0&triangles=8000"
 SETTINGS = {

@@ -14,13 +14,10 @@ from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.env.chooser import named_episode_keys
 from gym_batchnav.episodes.draws import keyed_uniform
 from gym_batchnav.geometry import polar_goals
-from gym_batchnav.mapping.sensors import MapPath
 from gym_batchnav.state import Action
 from gym_batchnav.task.api import Sensor
-from gym_batchnav.task.sensors import PointGoal
 
 STOP_CHANCE = 0.01  # per step of RandomAgent
-_AHEAD = 0.75  # turns; MapAgent walks if its way is no farther off. Half a turn could make it turn to and fro
 
 
 @runtime_checkable
@@ -139,34 +136,6 @@ class ShortestPathAgent:
     def act(self, env: BatchNavEnv, observation: Any, begun: np.ndarray) -> np.ndarray:
         """Return the follower's actions, [N] int64 or as ``env.action_space`` states."""
         return env.shortest_path_actions()
-
-
-class MapAgent:
-    """Follows the paths that it plans on its map (sensor ``MapPath``), and calls STOP at the goal. It learns nothing.
-
-    It sees what a policy may see: its depth camera's images and the goal's direction.
-    """
-
-    sensors = (MapPath(),)
-
-    def reset(self, env: BatchNavEnv) -> None:
-        """Raise ValueError unless the environment has the actions and the sensors."""
-        kind = env.simulator.actions
-        if not isinstance(kind, DiscreteActions):
-            raise ValueError(f"MapAgent walks by discrete actions, not {kind}")
-        for sensor in (MapPath, PointGoal):
-            if sensor.name not in env.components.sensors:
-                raise ValueError(f"MapAgent reads {sensor.name!r}: add {sensor.__name__}() to sensors=")
-        self._turn_angle = kind.turn_angle
-
-    def act(self, env: BatchNavEnv, observation: Any, begun: np.ndarray) -> np.ndarray:
-        """Return actions [N] int64."""
-        way = np.asarray(observation[MapPath.name])
-        distance = np.asarray(observation[PointGoal.name])[:, 0]
-        angle = np.arctan2(way[:, 3], way[:, 2])
-        turn = np.where(angle > 0, int(Action.TURN_LEFT), int(Action.TURN_RIGHT))
-        actions = np.where(np.abs(angle) > _AHEAD * self._turn_angle, turn, int(Action.MOVE_FORWARD))
-        return np.where(distance < env.task.success_distance, int(Action.STOP), actions)
 
 
 class ObjectOracleAgent:

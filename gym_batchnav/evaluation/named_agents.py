@@ -8,7 +8,7 @@ import re
 import sys
 from pathlib import Path
 
-from gym_batchnav.evaluation.agents import Agent, MapAgent, RandomAgent, ShortestPathAgent, as_agent
+from gym_batchnav.evaluation.agents import Agent, RandomAgent, ShortestPathAgent, as_agent
 from gym_batchnav.library.sources import shipped_policies
 
 FOLLOWER = "follower"
@@ -72,7 +72,7 @@ def named_agent(name: str, seed: int = 0, option: str = "policy") -> Agent:
     if name == RANDOM:
         return RandomAgent(seed)
     if name == MAPPER:
-        return MapAgent()
+        return _from_module("gym_batchnav.mapping.agent:MapAgent", option)
     check_name(name, option)
     return _from_module(name, option)
 

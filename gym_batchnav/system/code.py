@@ -14,9 +14,7 @@ _NAME = PACKAGE.name
 _HAS_SOURCES = (PACKAGE / "system" / "code.py").is_file()
 _ONLY_FOR_TYPES = re.compile(r"^if TYPE_CHECKING:\n(?:[ \t]+.*\n|\n)+", re.MULTILINE)
 _STATEMENT = rf"(?:from[ \t]+({_NAME}[\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^\n]*)|import[ \t]+([^\n]*))"
-_IMPORT = re.compile(rf"^[ \t]*{_STATEMENT}", re.MULTILINE)
-_IMPORT_AT_START = re.compile(rf"^{_STATEMENT}", re.MULTILINE)
-_SHOWS = f"{_NAME}.viz"  # lower packages import it only for pictures in notebooks
+_IMPORTS = {late: re.compile(("^[ \t]*" if late else "^") + _STATEMENT, re.MULTILINE) for late in (False, True)}
 
 
 @cache
@@ -35,7 +33,7 @@ def code_digest(*roots: str, without: tuple[str, ...] = (), packages: tuple[str,
     """
     if not _HAS_SOURCES:
         return digest_of([], (*packages, "gym-batchnav"))
-    return digest_of(closure(roots, without), packages)
+    return digest_of(imported_by([PACKAGE / root for root in roots], True, without), packages)
 
 
 def folder_digest(*folders: str, packages: tuple[str, ...] = (), package: Path = PACKAGE) -> str:
@@ -44,81 +42,43 @@ def folder_digest(*folders: str, packages: tuple[str, ...] = (), package: Path =
     return digest_of(files, packages if files else (*packages, "gym-batchnav"), package)
 
 
-def closure(roots: Iterable[str], without: tuple[str, ...] = (), package: Path = PACKAGE) -> list[Path]:
-    """Return the files of modules and of all modules of this package that they import, sorted.
+def imported_by(
+    files: Iterable[Path], late: bool = False, without: tuple[str, ...] = (), package: Path = PACKAGE
+) -> list[Path]:
+    """Return modules and all modules of this package whose names they can read, sorted.
 
-    Imports inside functions count. Imports for type checkers and imports of ``viz`` do not.
+    Parent packages do not count, which a module runs but does not read, nor do imports for type checkers.
 
     Args:
-        roots: Files, relative to the package's folder.
-        without: Folders or files to ignore.
+        files: The modules.
+        late: Whether imports inside functions count, except those of ``viz``, which only show results.
+        without: Folders or files to ignore, relative to the package's folder.
         package: The package's folder.
 
     Raises:
-        FileNotFoundError: If the file of a root does not exist.
+        FileNotFoundError: If one of the files does not exist.
     """
-    todo = [package / root for root in roots]
+    todo = list(files)
     found: set[Path] = set()
+    without = (*without, "viz/") if late else without
     while todo:
         file = todo.pop()
         if file not in found and not file.relative_to(package).as_posix().startswith(without or "\0"):
             found.add(file)
-            todo += _imported_by(file, package)
-    return sorted(found)
-
-
-def imported_at_start(files: Iterable[Path], package: Path = PACKAGE) -> list[Path]:
-    """Return modules and the modules of this package whose names they can read once they are imported, sorted.
-
-    Unlike in ``closure``, imports inside functions do not count, nor do parent packages, which a module runs but
-    does not read.
-    """
-    todo = list(files)
-    found: set[Path] = set()
-    while todo:
-        file = todo.pop()
-        if file not in found:
-            found.add(file)
-            todo += _read_at_start(file, package)
+            todo += _read_by(file, late, package)
     return sorted(found)
 
 
 @cache
-def _read_at_start(file: Path, package: Path) -> tuple[Path, ...]:
-    """Return the files of this package from which a module imports names when it starts."""
+def _read_by(file: Path, late: bool, package: Path) -> tuple[Path, ...]:
+    """Return the files of this package from which a module imports names."""
     found = set()
-    for origin, items, modules in _IMPORT_AT_START.findall(file.read_text("utf-8")):
+    for origin, items, modules in _IMPORTS[late].findall(_ONLY_FOR_TYPES.sub("", file.read_text("utf-8"))):
         names = [f"{origin}.{item}" for item in re.findall(r"\w+", items)]
         for name in names if origin else re.findall(rf"\b{_NAME}[\w.]*", modules):
             path = package.joinpath(*name.split(".")[1:])
             candidates = (path.with_suffix(".py"), path / "__init__.py", path.parent.with_suffix(".py"))
             found.add(next((one for one in candidates if one.is_file()), path.parent / "__init__.py"))
-    return tuple(found)
-
-
-@cache
-def _imported_by(file: Path, package: Path) -> tuple[Path, ...]:
-    """Return the files of this package that a file imports."""
-    names: list[str] = []
-    for origin, items, modules in _IMPORT.findall(_ONLY_FOR_TYPES.sub("", file.read_text("utf-8"))):
-        if origin:
-            names += [origin, *(f"{origin}.{item}" for item in re.findall(r"\w+", items))]
-        else:
-            names += re.findall(rf"\b{_NAME}[\w.]*", modules)
-    imported = {name for name in names if name != _SHOWS and not name.startswith(f"{_SHOWS}.")}
-    return tuple({found for name in imported for found in _files_of(name, package)})
-
-
-@cache
-def _files_of(name: str, package: Path) -> tuple[Path, ...]:
-    """Return the files that run when a module is imported: its own and those of its parent packages."""
-    parts = name.split(".")[1:]
-    found = []
-    for count in range(1, len(parts) + 1):
-        path = package.joinpath(*parts[:count])
-        for file in (path.with_name(f"{path.name}.py"), path / "__init__.py"):
-            if file.is_file():
-                found.append(file)
     return tuple(found)
 
 

@@ -25,7 +25,7 @@ import numba
 import platformdirs
 from numba.core import caching
 
-from gym_batchnav.system.code import PACKAGE, digest_of, imported_at_start
+from gym_batchnav.system.code import PACKAGE, digest_of, imported_by
 from gym_batchnav.system.storage import is_writable
 
 KEPT_FOLDERS = 4  # most recently used folders per module, for checkouts that switch between branches
@@ -112,7 +112,7 @@ def module_digest(file: Path) -> str:
     If one of them was changed after this process began, it may have been imported before, so that no other process may
     use the machine code.
     """
-    files = imported_at_start([file])
+    files = imported_by([file])
     now = time.time()  # files of clocks that are ahead were not changed
     changed = any(_BEGAN < one.stat().st_mtime <= now for one in files)
     return digest_of(files, ("numba", "llvmlite", "numpy"), salt=_machine() + changed * secrets.token_hex(16))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from gym_batchnav.evaluation.agents import Agent, MapAgent, ShortestPathAgent
+from gym_batchnav.evaluation.agents import Agent, ShortestPathAgent
+from gym_batchnav.mapping.agent import MapAgent
 
 TEACHERS = ("follower", "mapper")
 

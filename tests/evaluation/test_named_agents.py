@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from gym_batchnav.collect.policies import choose_policy
-from gym_batchnav.evaluation.agents import MapAgent, RandomAgent, ShortestPathAgent
+from gym_batchnav.evaluation.agents import RandomAgent, ShortestPathAgent
 from gym_batchnav.evaluation.named_agents import agent_file, is_in_module, named_agent, user_file
 from gym_batchnav.library.sources import assets_dir
+from gym_batchnav.mapping.agent import MapAgent
 
 SOURCE = """
 import numpy as np

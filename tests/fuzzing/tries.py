@@ -25,8 +25,7 @@ from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.scene.habitat.dataset import list_scenes, load_habitat_scene
 from gym_batchnav.scene.load import load_scene
 from gym_batchnav.scene.scene import Scene
-from gym_batchnav.worlds.log import WorldLog
-from gym_batchnav.worlds.logged import LoggedBodies
+from gym_batchnav.worlds.log import LoggedBodies, WorldLog
 
 SECONDS = 10
 MAX_BYTES = 2**30

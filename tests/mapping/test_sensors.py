@@ -7,9 +7,10 @@ from rooms import box_room
 
 from gym_batchnav import Camera, CameraJitter, RedwoodNoise
 from gym_batchnav.env.batch_env import BatchNavEnv
-from gym_batchnav.evaluation.agents import MapAgent, ShortestPathAgent
+from gym_batchnav.evaluation.agents import ShortestPathAgent
 from gym_batchnav.evaluation.evaluate import evaluate
 from gym_batchnav.lenses import Equirectangular
+from gym_batchnav.mapping.agent import MapAgent
 from gym_batchnav.mapping.drawing import BLOCKED
 from gym_batchnav.mapping.sensors import MapPath
 

@@ -9,7 +9,7 @@ import pytest
 
 import gym_batchnav
 from gym_batchnav.system import code
-from gym_batchnav.system.code import closure, code_digest, folder_digest, imported_at_start
+from gym_batchnav.system.code import code_digest, folder_digest, imported_by
 
 PACKAGE = Path(gym_batchnav.__file__).parent
 ROOTS = ["scene/load.py", "scene/habitat/dataset.py", "library/packing.py", "homes/__init__.py", "navmesh/mesh.py",
@@ -20,38 +20,39 @@ def for_types(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
 
 
+def module_files(name: str, item: str) -> list[Path]:
+    """The file of the package that ``from name import item`` reads: a module, or the one that defines the item."""
+    top, *parts = name.split(".")
+    if top != "gym_batchnav" or parts[:1] == ["viz"]:
+        return []
+    path = PACKAGE.joinpath(*parts)
+    candidates = ((path / item).with_suffix(".py"), path / item / "__init__.py", path.with_suffix(".py"))
+    return [next((one for one in candidates if one.is_file()), path / "__init__.py")]
+
+
 def imported(file: Path) -> set[Path]:
-    """The files of the package that one imports, from its syntax tree."""
-    names = set()
+    """The files of the package that one imports by ``from``, anywhere, from its syntax tree."""
+    files = set()
     waiting = [ast.parse(file.read_text())]
     while waiting:
         for node in ast.iter_child_nodes(waiting.pop()):
-            if isinstance(node, ast.Import):
-                names |= {alias.name for alias in node.names}
-            elif isinstance(node, ast.ImportFrom):
-                names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+            if isinstance(node, ast.ImportFrom):
+                files |= {found for alias in node.names for found in module_files(str(node.module), alias.name)}
             if not for_types(node):
                 waiting.append(node)
-    files = set()
-    for name in names:
-        top, *parts = name.split(".")
-        if top == "gym_batchnav" and parts[:1] != ["viz"]:
-            paths = [PACKAGE.joinpath(*parts[: count + 1]) for count in range(len(parts))]
-            candidates = [one for path in paths for one in (path.with_suffix(".py"), path / "__init__.py")]
-            files |= {candidate for candidate in candidates if candidate.is_file()}
     return files
 
 
-@pytest.mark.parametrize("root", ROOTS)
-def test_the_closure_is_that_of_the_syntax_tree(root):
-    found = set()
-    waiting = [PACKAGE / root]
-    while waiting:
-        file = waiting.pop()
-        if file not in found:
-            found.add(file)
-            waiting += imported(file)
-    assert closure([root]) == sorted(found) and len(found) > 5
+def test_the_modules_found_are_those_of_the_syntax_tree():
+    for root in ROOTS:
+        found = set()
+        waiting = [PACKAGE / root]
+        while waiting:
+            file = waiting.pop()
+            if file not in found:
+                found.add(file)
+                waiting += imported(file)
+        assert imported_by([PACKAGE / root], late=True) == sorted(found) and len(found) > 5, root
 
 
 @pytest.mark.parametrize("change", ["navmesh/topology.py", "scene/color.py"])
@@ -61,15 +62,15 @@ def test_a_change_of_an_imported_module_changes_the_digest(tmp_path, monkeypatch
     monkeypatch.setattr(code, "PACKAGE", copy)
 
     def digest() -> str:
-        code._imported_by.cache_clear()
-        return code.digest_of(closure(["scene/load.py"], package=copy), ["numpy"], copy)
+        code._read_by.cache_clear()
+        return code.digest_of(imported_by([copy / "scene/load.py"], late=True, package=copy), ["numpy"], copy)
 
     before = digest()
-    (copy / "library" / "pace.py").write_text("# nothing that loading depends on\n")
+    (copy / "library" / "rotation.py").write_text("# nothing that loading depends on\n")
     assert digest() == before
     (copy / change).write_text((copy / change).read_text() + "\nNEW = 1\n")
     assert digest() != before
-    code._imported_by.cache_clear()
+    code._read_by.cache_clear()
 
 
 def test_versions_of_other_packages_count(monkeypatch):
@@ -111,7 +112,7 @@ def test_all_that_kernels_can_read_keys_their_machine_code():
                                                          for one in node.decorator_list)
         ]  # fmt: skip
         used = {name.id for kernel in kernels for name in ast.walk(kernel) if isinstance(name, ast.Name)}
-        keyed = imported_at_start([file])
+        keyed = imported_by([file])
         assert file in keyed
         for name in used & origin.keys():
             module = PACKAGE.joinpath(*origin[name].split(".")[1:])

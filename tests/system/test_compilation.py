@@ -8,7 +8,6 @@ import threading
 import time
 from types import SimpleNamespace
 
-import psutil
 import pytest
 from numba.core import event
 from typer.testing import CliRunner
@@ -18,7 +17,7 @@ from gym_batchnav.system import compilation
 from gym_batchnav.system.compilation import Workload, compile_ahead
 
 MODULE = """
-import os, time
+import os
 from pathlib import Path
 
 def note(folder, name):
@@ -29,10 +28,6 @@ def fail():
 
 def die():
     os._exit(3)
-
-def sleep(folder):
-    Path(folder, f"sleeper-{os.getpid()}").touch()
-    time.sleep(600)
 """
 
 
@@ -98,36 +93,6 @@ def test_a_workload_counts_as_failed_if_no_process_starts(work, tmp_path, monkey
     assert compiled.failures == tuple(
         f"{name}: the process that compiles kernels cannot be started: no memory" for name in ("first", "second")
     )
-
-
-def test_a_program_that_ends_leaves_no_process_behind(work, tmp_path):
-    program = (
-        "from gym_batchnav.system import compilation as c; import workloads_of_a_test as w, pathlib;"
-        f"c.cache_directory = lambda: pathlib.Path({str(tmp_path / 'cache')!r});"
-        f"c.compile_ahead([c.Workload('sleeping', w.sleep, ({str(tmp_path)!r},))])"
-    )
-    parent = subprocess.Popen(
-        [sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    )
-    while not notes(tmp_path, "sleeper"):
-        assert parent.poll() is None
-        time.sleep(0.05)
-    (sleeper,) = notes(tmp_path, "sleeper")
-    parent.kill()
-    parent.wait()
-    child = int(sleeper.split("-")[1])
-    for _ in range(600):  # half a minute, for a busy machine
-        if not is_running(child):
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"process {child} outlived its parent")
-
-
-def is_running(process):
-    try:
-        return psutil.Process(process).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from rooms import box_room
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from gym_batchnav.env.batch_env import BatchNavEnv  # noqa: E402
-from gym_batchnav.evaluation.agents import MapAgent  # noqa: E402
 from gym_batchnav.geometry import Camera  # noqa: E402
 from gym_batchnav.library.library import SceneLibrary  # noqa: E402
+from gym_batchnav.mapping.agent import MapAgent  # noqa: E402
 from gym_batchnav.mapping.sensors import MapPath  # noqa: E402
 from gym_batchnav.train.policy import GOAL, PREVIOUS_ACTION, make_policy  # noqa: E402
 from gym_batchnav.train.rollout import Collector, rows_on  # noqa: E402

@@ -10,7 +10,7 @@ from rooms import box, scene_of
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.navmesh.mesh import NavMesh
-from gym_batchnav.worlds.logged import HURRY, LoggedBodies
+from gym_batchnav.worlds.log import HURRY, LoggedBodies
 
 STRIDE = 0.2  # metres per step
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from gym_batchnav.env.tasks import make_tag
-from gym_batchnav.worlds.league import ratings
-from gym_batchnav.worlds.selfplay import SelfPlay
+from gym_batchnav.worlds.selfplay import SelfPlay, ratings
 
 
 def turns_left(observation):

@@ -10,7 +10,7 @@ from gym_batchnav.lenses import Equirectangular
 from gym_batchnav.state import arrays_of
 from gym_batchnav.worlds.api import Team
 from gym_batchnav.worlds.people import People
-from gym_batchnav.worlds.placing import Places, place_bodies
+from gym_batchnav.worlds.worlds import Places, place_bodies
 
 APARTMENTS = ["apartment_0", "apartment_1"]
 
