@@ -14,7 +14,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from numba import get_num_threads, set_num_threads
 
 from gym_batchnav.episodes.normal import truncated_normal
 from gym_batchnav.flight.agents import Dynamics, FlightAgents
@@ -292,7 +291,6 @@ def map_small_image() -> None:
     point = np.zeros((1, 3))
     zero = np.zeros(1)
     poses = Poses(point, zero, rows, zero, zero, zero)
-    set_num_threads(get_num_threads())  # starts them
     draw_all(maps, rows, depth, poses, view_of(Camera(2, 2)), Band(0.2, 0.0, 1.5))
     follow_all(maps, paths, rows, poses, point, np.zeros((1, 4), np.float32))
 

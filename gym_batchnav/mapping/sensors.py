@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from gymnasium.spaces import Box
-from numba import get_num_threads, set_num_threads
 
 from gym_batchnav.geometry import Camera, CameraPlaces
 from gym_batchnav.mapping.drawing import Band, Maps, Poses, View, draw_all
@@ -132,7 +131,6 @@ class MapPath(Sensor):
         band = Band(float(self.lowest), _RISE, float(self.highest))
         view = view_of(depth.camera)
         with PARALLEL_KERNELS:
-            set_num_threads(get_num_threads())  # starts them, if these are the first parallel kernels
             draw_all(maps, rows, depth.pixels, poses, view, band)
             follow_all(maps, paths, rows, poses, goal, memory[_READING])
 

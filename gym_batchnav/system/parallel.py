@@ -131,7 +131,10 @@ def _borrowed(context: Any, builder: Any, kind: Any, value: Any) -> Any:
 def _compiled(context: Any, kernel: Any, signature: Any) -> Any:
     """Link a compiled kernel to the code being generated, and return its descriptor."""
     result = kernel.dispatcher.get_compile_result(signature)
-    context.active_code_library.add_linking_library(result.library)
+    library = context.active_code_library
+    library.add_linking_library(result.library)
+    # What starts the threads; Numba forgets it where it has read the compiled kernel from its cache.
+    library._reload_init.update(result.reload_init)
     return result.fndesc
 
 

@@ -9,7 +9,7 @@ from gym_batchnav.episodes.samplers import sampler_from_json, sampler_to_json, w
 from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.library.loader import SceneRefused
 from gym_batchnav.library.prepare import NavigationPreparer
-from gym_batchnav.system.code import closure
+from gym_batchnav.system.code import PACKAGE, imported_by
 
 SAMPLER = FlightEpisodes(num_goals=3)
 
@@ -95,5 +95,5 @@ def test_the_sampler_survives_json():
 
 
 def test_the_key_depends_on_the_code_of_paths_and_collisions():
-    files = {path.name for path in closure(["episodes/flight.py"])}
+    files = {path.name for path in imported_by([PACKAGE / "episodes/flight.py"], late=True)}
     assert {"paths.py", "space.py", "sweep.py", "surfaces.py", "air.py"} <= files

@@ -225,4 +225,4 @@ def test_few_scenes_that_are_waited_for_need_no_process(folder, tmp_path):
     assert pool.worker.child._process is None
     pool.prepare_ahead([source_of(folder / "wall.glb")], 0, lambda: False)  # nobody waits
     assert pool.worker.child._process is not None
-    pool.release()
+    pool.worker.release()

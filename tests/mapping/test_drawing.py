@@ -1,6 +1,5 @@
 """Maps of images that are computed by hand: a wall, a floor, what hangs high and what lies low."""
 
-import numba
 import numpy as np
 import pytest
 
@@ -8,7 +7,6 @@ from gym_batchnav.geometry import Camera
 from gym_batchnav.mapping.drawing import BLOCKED, BUMPED, FREE, Band, Maps, Poses, draw_all
 from gym_batchnav.mapping.sensors import view_of
 
-numba.set_num_threads(numba.get_num_threads())  # starts them
 SIDE = 80
 CELL = 0.1
 CAMERA = Camera(64, 64, normalize_depth=False)

@@ -1,6 +1,5 @@
 """Plans on maps, compared with Dijkstra's algorithm of SciPy."""
 
-import numba
 import numpy as np
 import pytest
 from hypothesis import given
@@ -20,7 +19,6 @@ from gym_batchnav.mapping.planning import (
     follow_all,
 )
 
-numba.set_num_threads(numba.get_num_threads())  # starts them
 SIDE = 16
 CELL = 0.2
 KEPT = 64

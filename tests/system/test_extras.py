@@ -16,11 +16,6 @@ def test_what_an_inner_part_needs_is_told_once():
             import no_such  # noqa: F401
 
 
-def test_other_errors_pass():
-    with pytest.raises(ZeroDivisionError), needs_extra("viz", "a figure"):
-        _ = 1 / 0
-
-
 class TestOptionalPackage:
     def test_one_that_is_there_is_found_and_loaded(self):
         package = OptionalPackage("json", "JSON", "viz")

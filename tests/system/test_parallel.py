@@ -1,5 +1,9 @@
 """Parallel loops run every item exactly once, whatever the number of items and threads."""
 
+import os
+import subprocess
+import sys
+
 import numba
 import numpy as np
 import pytest
@@ -32,3 +36,33 @@ def test_every_item_runs_once(num_items, threads):
     finally:
         numba.set_num_threads(before)
     assert (runs == 3).all()
+
+
+CACHED = """
+import numba
+import numpy as np
+from gym_batchnav.system.parallel import for_each
+
+@numba.njit(cache=True)
+def add(item, values):
+    values[item] += 1
+
+@numba.njit(cache=True)
+def one(values):
+    for_each(add, len(values), (values,))
+
+@numba.njit(cache=True)
+def other(values):
+    for_each(add, len(values) // 2, (values,))
+"""
+
+
+def test_loops_that_are_read_from_the_cache_start_their_threads(tmp_path):
+    """A kernel that was compiled in a process that had read the shared loop from the cache."""
+    (tmp_path / "loops.py").write_text(CACHED)
+    path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "numba"), "PYTHONPATH": path}
+    for kernel, expected in (("one", "[1. 1.]"), ("other", "[1. 0.]"), ("other", "[1. 0.]")):
+        program = f"import loops, numpy as np; values = np.zeros(2); loops.{kernel}(values); print(values)"
+        done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+        assert done.stdout == f"{expected}\n", done.stderr

@@ -2,7 +2,6 @@
 
 import itertools
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,10 +15,6 @@ def test_shards_divide_a_list(size, count):
     assert sorted(itertools.chain(*parts)) == list(range(size))
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
     assert all(part == sorted(part) for part in parts)
-
-
-def test_a_shard_of_an_array_has_its_rows():
-    np.testing.assert_array_equal(Part(2, 3).of(np.arange(10).reshape(5, 2)), [[2, 3], [8, 9]])
 
 
 @given(st.integers(1, 999), st.integers(0, 999))
