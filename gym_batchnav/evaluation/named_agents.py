@@ -15,6 +15,7 @@ FOLLOWER = "follower"
 MAPPER = "mapper"
 RANDOM = "random"
 NAMES = (FOLLOWER, MAPPER, RANDOM)
+_MAPPER = "gym_batchnav.mapping.agent:MapAgent"
 _IN_MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 
 
@@ -72,7 +73,7 @@ def named_agent(name: str, seed: int = 0, option: str = "policy") -> Agent:
     if name == RANDOM:
         return RandomAgent(seed)
     if name == MAPPER:
-        return _from_module("gym_batchnav.mapping.agent:MapAgent", option)
+        return _from_module(_MAPPER, option)
     check_name(name, option)
     return _from_module(name, option)
 

@@ -22,9 +22,6 @@ from gym_batchnav.geometry import Camera, view_matrices
 from gym_batchnav.lenses import Fisheye
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.library.sources import assets_dir
-from gym_batchnav.mapping.drawing import Band, Maps, Poses, draw_all
-from gym_batchnav.mapping.planning import Paths, follow_all
-from gym_batchnav.mapping.sensors import view_of
 from gym_batchnav.navmesh.agents import NavMeshAgents
 from gym_batchnav.navmesh.build.contours import merge_holes
 from gym_batchnav.navmesh.kernels.crowd import Crowd
@@ -63,7 +60,8 @@ def warm_up(processes: int | None = None, renderer: str = "auto") -> Compiled:
     return compile_ahead(
         [
             *(*drawing, _PREPARING, _BUILDING, _QUERYING, _WALKING, _FOLLOWING, _STROLLING, _CROWDS),
-            *(_DETOUR, _READING, _NOISE, _IMAGE_NOISE, _MAPPING, _JOINING, _FLYING),
+            *(_DETOUR, _READING, _NOISE, _IMAGE_NOISE, _JOINING, _FLYING),
+            Workload("maps of what agents see", "gym_batchnav.mapping.sensors:map_small_image"),
         ],
         processes,
     )
@@ -282,19 +280,6 @@ def add_image_noise() -> None:
     encode_depth(depth, Camera().depth_encoding)
 
 
-def map_small_image() -> None:
-    """Draw a map of one small image, and plan a path on it."""
-    maps = Maps(np.zeros((1, 16, 16), np.uint8), np.zeros((1, 3)), np.zeros(1, np.int32), np.zeros((1, 3)), 0.1)
-    paths = Paths(np.zeros((1, 8, 2), np.int16), maps.counts, np.zeros(1, np.int32), np.zeros((1, 2)), 1.0)
-    rows = np.zeros(1, np.int64)
-    depth = np.ones((1, 2, 2, 1), np.float32)
-    point = np.zeros((1, 3))
-    zero = np.zeros(1)
-    poses = Poses(point, zero, rows, zero, zero, zero)
-    draw_all(maps, rows, depth, poses, view_of(Camera(2, 2)), Band(0.2, 0.0, 1.5))
-    follow_all(maps, paths, rows, poses, point, np.zeros((1, 4), np.float32))
-
-
 def read_small_obj() -> None:
     """Read an OBJ file of one triangle."""
     with tempfile.TemporaryDirectory() as folder:
@@ -319,7 +304,6 @@ _FLYING = Workload("flying", fly_in_small_room)
 _NOISE = Workload("noise of motors", draw_noise)
 _IMAGE_NOISE = Workload("noise of images", add_image_noise)
 _JOINING = Workload("images of several channels", join_small_images)
-_MAPPING = Workload("maps of what agents see", map_small_image)
 
 
 def _drawing(renderer: str, colors: bool, bodies: bool = False, lens: bool = False) -> Workload:

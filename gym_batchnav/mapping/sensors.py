@@ -176,3 +176,16 @@ def view_of(camera: Camera) -> View:
         nearest=max(encoding.nearest, _LEAST_DEPTH),
         farthest=encoding.farthest * (1 - 1e-6),
     )
+
+
+def map_small_image() -> None:
+    """Draw a map of one small image, and plan a path on it."""
+    maps = Maps(np.zeros((1, 16, 16), np.uint8), np.zeros((1, 3)), np.zeros(1, np.int32), np.zeros((1, 3)), 0.1)
+    paths = Paths(np.zeros((1, 8, 2), np.int16), maps.counts, np.zeros(1, np.int32), np.zeros((1, 2)), 1.0)
+    rows = np.zeros(1, np.int64)
+    depth = np.ones((1, 2, 2, 1), np.float32)
+    point = np.zeros((1, 3))
+    zero = np.zeros(1)
+    poses = Poses(point, zero, rows, zero, zero, zero)
+    draw_all(maps, rows, depth, poses, view_of(Camera(2, 2)), Band(0.2, 0.0, 1.5))
+    follow_all(maps, paths, rows, poses, point, np.zeros((1, 4), np.float32))

@@ -91,7 +91,7 @@ class Child:
 
     def call(
         self,
-        function: Callable[..., Any],
+        function: Callable[..., Any] | str,
         *arguments: Any,
         niceness: int = 0,
         timeout: float = float("inf"),
@@ -102,7 +102,7 @@ class Child:
         If the call is abandoned, the process completes it, unless this program is about to end.
 
         Args:
-            function: A module-level function.
+            function: A module-level function, or ``"module:name"`` of one.
             arguments: Its arguments, JSON values, as its result.
             niceness: Priority of the work, 0 to 19; other systems than Linux distinguish 0 from the rest at most.
             timeout: Limit of seconds, after which the process counts as lost and is ended.
@@ -118,8 +118,7 @@ class Child:
         try:
             process, answers = self._started(abandoned)
             number = next(self._numbers)
-            request = {"id": number, "niceness": niceness, "arguments": arguments}
-            request["function"] = [function.__module__, function.__qualname__]
+            request = {"id": number, "niceness": niceness, "function": name_of(function), "arguments": arguments}
             answer = self._ask(process, answers, request, timeout, abandoned)
             if number % CALLS_PER_PROCESS == 0:
                 self.release()
@@ -211,6 +210,11 @@ class Child:
             )
         except (OSError, RuntimeError) as error:  # RuntimeError: the interpreter is about to end
             raise ChildLost(f"{self.what} cannot be started: {error}") from error
+
+
+def name_of(function: Callable[..., Any] | str) -> str:
+    """Return ``"module:name"`` of a module-level function, or the string itself."""
+    return function if isinstance(function, str) else f"{function.__module__}:{function.__qualname__}"
 
 
 def share_work(items: Sequence[T], workers: Sequence[C], work: Callable[[C, T], object]) -> None:
@@ -325,7 +329,7 @@ def _answer(request: Mapping[str, Any], answers: IO[bytes], previous: threading.
     if previous is not None:
         previous.join()
     set_priority(request["niceness"])
-    module, name = request["function"]
+    module, _, name = request["function"].partition(":")
     try:
         function = getattr(import_module(module), name)
         write(begun=True)

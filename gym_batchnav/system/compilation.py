@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ import numba
 from numba import njit
 from numba.core import event
 
-from gym_batchnav.system.child import CallFailed, Child, ChildLost, share_work
+from gym_batchnav.system.child import CallFailed, Child, ChildLost, name_of, share_work
 from gym_batchnav.system.kernels import kernel_folder, kernels_digest
 from gym_batchnav.system.process import is_frozen, num_processors
 from gym_batchnav.system.progress import PATIENCE, late_progress
@@ -41,12 +41,12 @@ class Workload:
 
     Attributes:
         title: Short description of the kernels.
-        function: A module-level function.
+        function: A module-level function, or ``"module:name"`` of one, which this process then does not import.
         arguments: Its positional arguments, plain JSON values.
     """
 
     title: str
-    function: Callable[..., None]
+    function: Callable[..., None] | str
     arguments: tuple[Any, ...] = ()
 
 
@@ -117,10 +117,11 @@ def _config(name: str) -> Any:
 
 def _digest(work: Workload) -> str:
     """Return a digest of a workload, of its module, and of what makes Numba compile again: kernels and processor."""
-    source = Path(str(import_module(work.function.__module__).__file__)).read_bytes()
+    name = name_of(work.function)
+    spec = find_spec(name.partition(":")[0])
+    source = b"" if spec is None else Path(str(spec.origin)).read_bytes()
     machine = (llvm.get_process_triple(), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
-    function = work.function.__module__, work.function.__qualname__, work.arguments
-    text = repr((function, source, kernels_digest(), machine))
+    text = repr((name, work.arguments, source, kernels_digest(), machine))
     return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 

@@ -1,0 +1,60 @@
+"""A feature that enters by an interface lives whole in its folder: without it and its lines the rest works."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import gym_batchnav
+
+PACKAGE = Path(gym_batchnav.__file__).parent
+# What else has to go with a folder: pieces of other files.
+PIECES = {
+    "mapping": {
+        "evaluation/named_agents.py": ('"gym_batchnav.mapping.agent:MapAgent"',),
+        "evaluation/records.py": ("from gym_batchnav.mapping.sensors import MapPath\n", ", MapPath"),
+        "library/warmup.py": (
+            '            Workload("maps of what agents see", "gym_batchnav.mapping.sensors:map_small_image"),\n',
+        ),
+    },
+}
+LEARNERS = {"mapping": ("train/imitation.py", "train/run/settings.py")}  # whose teacher it is
+PROGRAM = """
+import importlib, pkgutil, sys
+import gymnasium, gym_batchnav
+env = gymnasium.make_vec("BatchNav/PointNav-v0", num_envs=2, scenes="apartment_0", renderer="embree")
+env.reset(seed=0)
+for _ in range(3):
+    observation, *_ = env.step(env.unwrapped.shortest_path_actions())
+assert observation["depth"].max() > 0
+env.close()
+for folder in ("env", "evaluation", "library", "task", "worlds", "noise"):
+    package = importlib.import_module(f"gym_batchnav.{folder}")
+    for module in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"gym_batchnav.{folder}.{module.name}")
+print(gym_batchnav.__file__)
+"""
+
+
+@pytest.mark.parametrize("folder", PIECES)
+def test_without_its_folder_and_its_lines_elsewhere_a_feature_is_gone_and_the_rest_works(tmp_path, folder):
+    pytest.importorskip("embreex")
+    copy = tmp_path / "gym_batchnav"
+    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__", folder))
+    shutil.copytree(PACKAGE.parent / "assets", tmp_path / "assets", ignore=shutil.ignore_patterns("*.safetensors"))
+    for name, pieces in PIECES[folder].items():
+        text = (copy / name).read_text("utf-8")
+        for piece in pieces:
+            assert piece in text, f"{name} no longer has {piece!r}"
+            text = text.replace(piece, "''" if piece.startswith('"') else "")
+        (copy / name).write_text(text, "utf-8")
+    naming = re.compile(rf"gym_batchnav\.{folder}\b")
+    left = {path.relative_to(copy).as_posix() for path in copy.rglob("*.py") if naming.search(path.read_text("utf-8"))}
+    assert left == set(LEARNERS[folder])
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    run = subprocess.run([sys.executable, "-c", PROGRAM], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert run.returncode == 0 and str(copy) in run.stdout, run.stderr
