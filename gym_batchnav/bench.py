@@ -6,7 +6,7 @@ import platform
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numba
@@ -15,7 +15,6 @@ import numpy as np
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.geometry import Camera, view_matrices
 from gym_batchnav.library.cache import DiskCache
-from gym_batchnav.library.features import scene_features
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.library.prepare import NavigationPreparer, cached_drops
 from gym_batchnav.library.sources import SceneSpec, scene_sources
@@ -39,6 +38,7 @@ def bench_step(
     resident_scenes: int | None = None,
     threads: int | None = None,
     progress: Callable[[float], None] | None = None,
+    **env_keywords: Any,
 ) -> dict[str, Any]:
     """Measure the frames/s of whole environment steps; ``sensors=()`` measures navigation alone.
 
@@ -55,12 +55,13 @@ def bench_step(
         resident_scenes: K; None for all scenes.
         threads: Number of threads of Numba; None for all.
         progress: Called with the completed share, 0 to 1.
+        **env_keywords: Further keywords of BatchNavEnv.
 
     Returns:
         Figures for JSON: ``fps`` (median of the slices), ``fps_slices``, ``spread`` ((max - min) / median),
         ``calibration_mops`` (see ``calibrate``; median of one run per slice), ``parts`` (milliseconds per step, by
         phase), ``num_envs``, ``scenes``, ``resident_scenes``, ``sensors``, ``resolution``, ``renderer``, ``device``,
-        ``machine``, ``threads``, ``scene_features`` (see ``library.features.SceneFeatures``).
+        ``machine``, ``threads``.
     """
     env = BatchNavEnv(
         num_envs,
@@ -70,6 +71,7 @@ def bench_step(
         renderer=renderer,
         resident_scenes=resident_scenes,
         reuse_buffers=True,
+        **env_keywords,
     )
     with threads_of_numba(threads):
         return _bench_step(env, sensors, seconds, progress)
@@ -271,7 +273,6 @@ def _circumstances(library: SceneLibrary, camera: Camera, sensors: tuple[str, ..
         "num_envs": num_envs,
         "scenes": len(library.names),
         "resident_scenes": len(library.active),
-        "scene_features": asdict(scene_features(library)),
         "triangles_per_scene": int(np.mean(triangles)),
         "sensors": list(sensors),
         "resolution": [camera.width, camera.height],

@@ -39,7 +39,7 @@ ONLY = {
     "tensorboard": "train/",
     "cuda": "render/opengl/cuda.py",
     **dict.fromkeys(("zarr", "numcodecs", "pyarrow", "av", "minari"), "collect/"),
-    "sklearn": "tuning/",
+    "sklearn": "tuning.py",
     **dict.fromkeys(
         (
             "stable_baselines3",

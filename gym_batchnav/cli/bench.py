@@ -13,7 +13,6 @@ from rich.table import Table
 
 from gym_batchnav.cli.flags import listed
 from gym_batchnav.system.progress import share_progress
-from gym_batchnav.system.runs import record_run
 
 bench = typer.Typer(help="Measure frames per second on this machine.", no_args_is_help=True)
 
@@ -93,10 +92,6 @@ def _report(name: str, measure: Callable[[Callable[[float], None]], dict[str, An
     """Measure with a progress bar, then print JSON or a table."""
     with share_progress(f"bench {name}") as show:
         figures = measure(show)
-    if name != "render":
-        from gym_batchnav.tuning.measure import bench_run
-
-        record_run(bench_run(figures).line())  # `gym-batchnav tune` learns from it
     if as_json:
         print(json.dumps({"bench": name, **figures}))
         return

@@ -135,7 +135,7 @@ def _collected(
     ray_cpus: int | None,
     keywords: dict[str, Any],
 ) -> Collected:
-    """Collect on this machine, or first on all nodes of a Ray cluster.
+    """Collect on this machine, or on all nodes of a Ray cluster.
 
     Args:
         out: Folder of the dataset.
@@ -155,13 +155,13 @@ def _collected(
     with errors_with_flags(*flags, "ray", "ray_cpus", version="lerobot_version"):
         keywords = {**keywords, "to": make_format(to, **options)}
         check_one_division(shard, ray, ray_cpus)
-        if ray is not None:
-            from gym_batchnav.cluster.collection import collect_on
+    if ray is not None:
+        from gym_batchnav.cluster.jobs import collect_on
 
-            there = collect_on(ray, out, keywords, num_cpus=ray_cpus)
+        with errors_with_flags(*flags, num_cpus="ray_cpus"):
+            return collect_on(ray, out, keywords, ray_cpus)
     with errors_with_flags(*flags), _frames_per_second() as progress:
-        found = run_collection(out, shard=shard, progress=progress, **keywords)  # after --ray, it finds all shards
-    return found if ray is None else there.with_call(found)
+        return run_collection(out, shard=shard, progress=progress, **keywords)
 
 
 @collect.command()

@@ -195,10 +195,10 @@ def _run(comparison: Comparison, seed: int, part: Part, ray: str | None, ray_cpu
         with errors_with_flags(*_FLAGS, **_RENAMED):
             comparison.run(seed, part)
         return
-    from gym_batchnav.cluster.evaluation import run_comparison
+    from gym_batchnav.cluster.jobs import evaluate_on
 
-    with errors_with_flags(*_FLAGS):
-        run_comparison(comparison, ray, ray_cpus)
+    with errors_with_flags(*_FLAGS, num_cpus="ray_cpus"):
+        evaluate_on(ray, comparison, ray_cpus)
 
 
 def _report(comparison: Comparison, seed: int, out: Path | None, as_json: bool, console: Console) -> None:

@@ -22,7 +22,6 @@ from gym_batchnav.cli.flags import errors_with_flags
 from gym_batchnav.cli.interruption import INTERRUPTED, Interruption
 from gym_batchnav.system.code import PACKAGE
 from gym_batchnav.system.extras import MissingExtraError, install_command
-from gym_batchnav.system.runs import record_run
 from gym_batchnav.system.wording import counted, measure_in_words
 
 if TYPE_CHECKING:
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 LINE_SECONDS = 30.0  # between two lines if there is no terminal
 SETTLED = 5.0  # seconds until the remaining time is estimated
 LONG = 3600.0  # seconds; a training without a time limit that needs more is told so
-MIN_SECONDS = 20.0  # of a training whose speed says something
 
 
 def train(
@@ -82,8 +80,7 @@ def train(
     The learning rate follows the progress of --frames or --time-limit, whichever is further along. The run writes its
     learning curve (curve.jsonl, curve.png, tensorboard/) and checkpoints to --out and, when it ends or is interrupted,
     policy.safetensors. Ctrl-C saves and exits; a second Ctrl-C exits at once. SIGTERM and SIGUSR1 do the same. The exit
-    status is 130 if the run was saved before it was complete. The speed of a longer training is added to a log on this
-    machine, from which gym-batchnav tune learns; GYM_BATCHNAV_RUNS=off keeps none.
+    status is 130 if the run was saved before it was complete.
 
     A run is a file: --config reads settings from TOML, whose tables (ppo, camera, task) are nested settings, or
     from the run.json of another run. Without it, a run has the settings of --preset. --set changes any of them.
@@ -121,7 +118,6 @@ def train(
         with _window(run, watch, console), Interruption() as interruption, Display(run, console) as display:
             complete = run.train(lambda: interruption.requested, display.show)
             summary = {**run.finish(), "complete": complete}
-        _record(run, summary)
     finally:
         run.close()
     console.print(_table(summary, run.scores))
@@ -155,14 +151,6 @@ def _window(run: TrainingRun, watch: bool, console: Console) -> AbstractContextM
     window = serve(run.env)
     console.print(f"Watch it at {window.url}", markup=False)
     return window
-
-
-def _record(run: TrainingRun, summary: dict[str, Any]) -> None:
-    """Add a training to the log of runs, from which ``gym-batchnav tune`` learns."""
-    from gym_batchnav.tuning.measure import training_run
-
-    if run.workers.size == 1 and summary["fps"] and run.seconds >= MIN_SECONDS:
-        record_run(training_run(run, summary["fps"]).line())
 
 
 class Display:

@@ -1,1 +1,1 @@
-"""Work that many machines share, on a Ray cluster."""
+"""Shards of evaluations, collections and preparations as tasks of a Ray cluster."""

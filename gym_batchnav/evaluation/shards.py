@@ -15,7 +15,7 @@ from typing import Any, get_type_hints
 import numpy as np
 
 from gym_batchnav.evaluation.comparison import BLIND, Asked, Comparison, LoadAgent, make_comparison
-from gym_batchnav.evaluation.evaluate import COLUMNS, in_order
+from gym_batchnav.evaluation.evaluate import COLUMNS, EvaluatedEpisodes, in_order
 from gym_batchnav.evaluation.named_agents import is_in_module
 from gym_batchnav.evaluation.records import checked_value
 from gym_batchnav.system.parts import Part
@@ -46,12 +46,17 @@ def write_shard(comparison: Comparison, shard: Part, out: Path) -> Path:
         "checksums": checksums_of(comparison),
         "card": comparison.protocol(),
         "results": {
-            agent: {name: getattr(episodes, name).tolist() for name in (*COLUMNS, *episodes.measures)}
+            agent: {name: values.tolist() for name, values in columns_of(episodes).items()}
             for agent, episodes in comparison.results.items()
         },
     }
     write_atomically(out / FILE, json.dumps(part).encode())
     return out / FILE
+
+
+def columns_of(episodes: EvaluatedEpisodes) -> Columns:
+    """Return the columns [E] of episodes, from which ``take_results`` makes them again."""
+    return {name: getattr(episodes, name) for name in (*COLUMNS, *episodes.measures)}
 
 
 def merged(

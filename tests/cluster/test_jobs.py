@@ -1,79 +1,57 @@
-"""The jobs of commands, in one process: pickled as for a node, in parts, with a part that is lost and done again."""
+"""Commands with --ray, in one process: each shard is pickled and run as on a node; the results are those of one run."""
 
 import json
 import os
 import pickle
-from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rooms import box_room
 from typer.testing import CliRunner
 
 from gym_batchnav.cli import app
-from gym_batchnav.cluster.scenes import prepare_on
-from gym_batchnav.cluster.tuning import Measured, kinds_of
+from gym_batchnav.cli.cluster import check_one_division
+from gym_batchnav.cluster import jobs, shards
+from gym_batchnav.cluster.shards import SharedFolder, _cause, _on_node, _resources, version_here
 from gym_batchnav.library.cache import DiskCache
-from gym_batchnav.library.features import SceneFeatures
-from gym_batchnav.library.prepare import NavigationPreparer
 from gym_batchnav.library.sources import scene_sources
-from gym_batchnav.library.workers import PreparationWorker
+from gym_batchnav.preparation.navigation import NavigationPreparer
+from gym_batchnav.preparation.worker import PreparationWorker
 from gym_batchnav.scene.save import save_glb
-from gym_batchnav.system.runs import read_runs
-from gym_batchnav.task.multigoal import MultiGoalNav
-from gym_batchnav.tuning.features import Machine, Run, Situation, SpeedSettings
-from gym_batchnav.tuning.measure import Workload
-from gym_batchnav.tuning.tune import Limits, SearchSpace
+from gym_batchnav.system.parts import Part, all_parts
 
 
-def run_here(job, address, num_cpus=None, nodes=None):
-    """Do a job as two nodes would, in another folder; the first is lost after its first message."""
-    before = Path.cwd()
-    os.chdir("/")
-    try:
-        yield from run_on_nodes(job)
-    finally:
-        os.chdir(before)
+@pytest.fixture
+def nodes(tmp_path, monkeypatch):
+    """Three nodes with another working folder; what was lost is done twice."""
+
+    def run_here(work, address, what, most, num_cpus=None):
+        pickled = pickle.dumps(work)
+        before = Path.cwd()
+        os.chdir("/")
+        try:
+            parts = all_parts(min(most, 3))
+            return {shard: pickle.loads(pickled)(shard) for shard in (parts[-1], *parts)}
+        finally:
+            os.chdir(before)
+
+    monkeypatch.setattr(jobs, "run_shards", run_here)
+    monkeypatch.chdir(tmp_path)
 
 
-def run_on_nodes(job):
-    pieces = list(range(job.num_pieces))
-    lost = pickle.loads(pickle.dumps(job)).open()
-    try:
-        half = pieces[: max(len(pieces) // 2, 1)]
-        first = next(iter(lost.run(half)))
-    finally:
-        lost.close()
-    assert set(first.pieces) <= set(half) and len(set(first.pieces)) == len(first.pieces)
-    yield first
-    left = [piece for piece in pieces if piece not in first.pieces]
-    runner = pickle.loads(pickle.dumps(job)).open()
-    try:
-        found = []
-        for finished in runner.run(left):
-            yield finished
-            found += finished.pieces
-    finally:
-        runner.close()
-    assert sorted(found) == left
+def contents(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.mark.slow
-def test_an_evaluation_equals_that_of_one_process(tmp_path, monkeypatch):
+def test_an_evaluation_equals_that_of_one_process(nodes, tmp_path, monkeypatch):
     torch = pytest.importorskip("torch", reason="torch is not installed")
     pytest.importorskip("safetensors", reason="safetensors is not installed")
-    from gym_batchnav.cluster import evaluation
-    from gym_batchnav.evaluation.comparison import Asked, make_comparison
-    from gym_batchnav.evaluation.report import summary as summary_of
-    from gym_batchnav.evaluation.world import PolicyAbout
     from gym_batchnav.geometry import Camera
     from gym_batchnav.train.policy import make_policy
-    from gym_batchnav.train.policy_agent import load_agent
-    from gym_batchnav.train.policy_file import save_policy
+    from gym_batchnav.train.policy_file import PolicyAbout, save_policy
 
-    monkeypatch.setattr(evaluation, "run_job", run_here)
-    monkeypatch.setattr(evaluation, "REPORT_SECONDS", 0.01)
     save_glb(box_room("hall"), tmp_path / "hall.glb")
     about = PolicyAbout(
         "small", sensors=("depth",), camera=Camera(16, 16), forward_step=0.25, turn_angle_deg=10.0,
@@ -81,61 +59,31 @@ def test_an_evaluation_equals_that_of_one_process(tmp_path, monkeypatch):
     )  # fmt: skip
     torch.manual_seed(0)
     save_policy(tmp_path / "policy.safetensors", make_policy("small", about.observation_space()), about)
-    monkeypatch.setenv("GYM_BATCHNAV_CACHE", str(tmp_path / "cache"))
-    monkeypatch.chdir(tmp_path)
-    comparison = make_comparison(
-        Asked((str(tmp_path / "policy.safetensors"),), scenes=("hall.glb",), episodes=7, num_envs=3), load_agent
-    )
-    try:
-        comparison.run(0)
-        summary = summary_of(comparison, 0)
-        columns = {agent: repr_of(episodes) for agent, episodes in comparison.results.items()}
-        card = comparison.protocol()
-        comparison.results.clear()
-        evaluation.run_comparison(comparison, "nowhere")
-        assert summary_of(comparison, 0) == summary and comparison.protocol() == card
-        assert {agent: repr_of(episodes) for agent, episodes in comparison.results.items()} == columns
-    finally:
-        comparison.close()
+    words = ["evaluate", "--policy", "policy.safetensors", "--scenes", "hall.glb", "--episodes", "8", "--num-envs", "3"]
+    for name, options in (("here", []), ("there", ["--ray", "nowhere"])):
+        result = CliRunner().invoke(app, [*words, "--out", name, *options])
+        assert result.exit_code == 0, (result.output, result.exception)
+    assert contents(tmp_path / "there") == contents(tmp_path / "here")
 
 
-def repr_of(episodes):
-    """All values of episodes, which repr gives to the last bit."""
-    names = ("scene_index", "episode_index", "num_steps", "total_reward", "start_distance", *episodes.measures)
-    return {name: repr(getattr(episodes, name).tolist()) for name in names}
+def test_a_collection_equals_that_of_one_process(nodes, tmp_path):
+    save_glb(box_room("hall"), tmp_path / "hall.glb")
+    words = ["collect", "--scenes", "hall.glb", "--episodes-per-scene", "5", "--num-envs", "2"]
+    words += ["--episodes-per-shard", "2", "--size", "8", "--to", "webdataset", "--out"]
+    for name, options in (("here", []), ("there", ["--ray", "nowhere"])):
+        result = CliRunner().invoke(app, [*words, name, *options])
+        assert result.exit_code == 0, (result.output, result.exception)
+        assert "5 in 3 shards" in result.stdout and "found" in result.stdout
+    assert contents(tmp_path / "there") == contents(tmp_path / "here")
+    assert not list(tmp_path.rglob(".cluster-*")) and not (tmp_path / "there" / ".aside").exists()
 
 
-def test_files_with_names_of_agents_do_not_travel(tmp_path, monkeypatch):
-    pytest.importorskip("torch", reason="torch is not installed")
-    pytest.importorskip("safetensors", reason="safetensors is not installed")
-    from gym_batchnav.cluster.evaluation import _contents
-    from gym_batchnav.evaluation.comparison import Asked
-
-    monkeypatch.chdir(tmp_path)
-    names = ("random", "follower", "mapper", "blind", "pointnav_depth", "mine.safetensors")
-    for name in names:
-        Path(name).write_bytes(name.encode())
-    asked = Asked(("mine.safetensors",), agents=("blind", "random", "follower", "mapper", "pointnav_depth", "./random"))
-    contents = _contents(asked)
-    assert contents == {"mine.safetensors": b"mine.safetensors", "./random": b"random"}
-    there = asked.with_files({name: Path("/there") / name for name in contents})
-    assert there.policies == ("/there/mine.safetensors",)
-    assert there.agents == ("blind", "random", "follower", "mapper", "pointnav_depth", "/there/random")
-    blind = replace(asked, policies=("random",), agents=("blind", "random"), blind_file=Path("random"))
-    assert _contents(blind) == {"random": b"random"}  # of the blind policy alone
-    there = blind.with_files({"random": Path("/there/random")})
-    assert there.policies == ("random",) and there.agents == ("blind", "random")
-    assert there.blind_file == Path("/there/random")
-
-
-def test_scenes_are_prepared_and_refused_as_by_one_process(tmp_path, monkeypatch):
-    monkeypatch.setattr("gym_batchnav.cluster.scenes.run_job", run_here)
+def test_scenes_are_prepared_and_refused_as_by_one_process(nodes, tmp_path):
     rooms = tmp_path / "rooms"
     rooms.mkdir()
     for number in range(3):
         save_glb(box_room(width=5.0 + number), rooms / f"room_{number}.glb")
     (rooms / "broken.glb").write_bytes(b"glTF but no more")
-    monkeypatch.chdir(tmp_path)
     cache = tmp_path / "cache"
     arguments = ["scene", "prepare", "rooms", "--num-episodes", "20", "--cache-dir", str(cache), "--workers", "1"]
     result = CliRunner().invoke(app, [*arguments, "--ray", "nowhere"])
@@ -148,90 +96,86 @@ def test_scenes_are_prepared_and_refused_as_by_one_process(tmp_path, monkeypatch
     assert not list(cache.glob(".cluster-*"))
 
 
-@pytest.mark.slow
-def test_scenes_are_prepared_for_the_task_that_was_given(tmp_path, monkeypatch):
-    monkeypatch.setattr("gym_batchnav.cluster.scenes.run_job", run_here)
-    for name in ("hall", "room"):
-        save_glb(box_room(name), tmp_path / f"{name}.glb")
-    disk = DiskCache(tmp_path / "cache")
-    sources = scene_sources(str(tmp_path / "*.glb"), disk)
-    preparer = NavigationPreparer(num_episodes=20, cache=disk, sampler=MultiGoalNav().sampler)
-    worker = PreparationWorker(preparer)
-    assert not any(worker.is_prepared(source.recipe) for source in sources)
-    assert not prepare_on("nowhere", [str(tmp_path / "*.glb")], {}, ["hall", "room"], preparer, 1)
-    assert all(worker.is_prepared(source.recipe) for source in sources)
+def test_the_users_policy_files_travel_and_names_of_agents_do_not(tmp_path, monkeypatch):
+    pytest.importorskip("torch", reason="torch is not installed")
+    from gym_batchnav.train.comparison import Asked
 
-
-def test_a_collection_equals_that_of_one_process(tmp_path, monkeypatch):
-    pytest.importorskip("zarr", reason="zarr is not installed")
-    monkeypatch.setattr("gym_batchnav.cluster.collection.run_job", run_here)
-    monkeypatch.setattr("gym_batchnav.cluster.collection.NUM_PARTS", 2)
-    save_glb(box_room("hall"), tmp_path / "hall.glb")
     monkeypatch.chdir(tmp_path)
-    words = ["collect", "--scenes", "hall.glb", "--episodes-per-scene", "5", "--num-envs", "2"]
-    words += ["--episodes-per-shard", "2", "--size", "8", "--to", "webdataset", "--out"]
-    for name, options in (("here", []), ("there", ["--ray", "nowhere"])):
-        result = CliRunner().invoke(app, [*words, str(tmp_path / name), *options])
-        assert result.exit_code == 0, (result.output, result.exception)
-    assert contents(tmp_path / "there") == contents(tmp_path / "here")
-    assert not list(tmp_path.rglob(".cluster-*")) and not (tmp_path / "there" / ".aside").exists()
+    for name in ("random", "follower", "mapper", "blind", "pointnav_depth", "mine.safetensors"):
+        Path(name).write_bytes(name.encode())
+    asked = Asked(("mine.safetensors",), agents=("blind", "random", "follower", "mapper", "pointnav_depth", "./random"))
+    assert jobs.contents_of(asked) == {"mine.safetensors": b"mine.safetensors", "./random": b"random"}
+    blind = Asked(("random",), agents=("blind", "random"), blind_file=Path("random"))
+    assert jobs.contents_of(blind) == {"random": b"random"}  # of the blind policy alone
 
 
-@pytest.fixture
-def fake_nodes(monkeypatch):
-    """Run tune's jobs here, with figures by formula, on nodes that differ in their processors."""
-    pytest.importorskip("sklearn", reason="scikit-learn is not installed")
-    nodes = iter([("a", 2), ("b", 8), ("b", 8), ("b", 8)])  # each job has two; those that measure have one kind
-    here = {}
-
-    def facts(self):
-        here["node"], cores = next(nodes)
-        machine = Machine(cores, 500.0 if cores == 2 else 700.0)
-        situation = Situation("step", ("depth",), SceneFeatures(1, 5e3, 0, 10.0), machine)
-        return situation, Limits(self.resolutions, ("embree",), 1, cores, self.num_envs, 10**10)
-
-    def measure(self, settings, seconds):
-        situation = Situation("step", ("depth",), SceneFeatures(1, 5e3, 0, 10.0), Machine(99, 600.0))
-        situation = replace(situation, machine=Machine(2 if here["node"] == "a" else 8, 600.0))
-        return Run(situation, settings, 100.0 * settings.num_envs**0.5 * settings.threads, seconds)
-
-    monkeypatch.setattr("gym_batchnav.cluster.tuning.run_job", run_here)
-    monkeypatch.setattr("gym_batchnav.cluster.tuning.node_id", lambda: here["node"])
-    monkeypatch.setattr("gym_batchnav.cluster.ray_cluster.connected", nullcontext)
-    monkeypatch.setattr(SearchSpace, "here", facts)
-    monkeypatch.setattr(Workload, "measure", measure)
+def node(alive=True, **resources):
+    return {"Alive": alive, "Resources": resources}
 
 
-def test_runs_of_nodes_come_into_the_log_with_the_facts_of_their_node(fake_nodes, tmp_path, monkeypatch):
-    monkeypatch.setenv("GYM_BATCHNAV_RUNS", str(tmp_path / "runs.jsonl"))
-    done = CliRunner().invoke(app, ["tune", "--scenes", "apartment_0", "--explore", "14", "--ray", "nowhere", "--json"])
-    assert done.exit_code == 0, (done.output, done.exception)
-    runs = [Run.from_line(line) for line in read_runs(tmp_path / "runs.jsonl")]
-    assert [run.situation.machine.cores for run in runs] == [2] + [8] * 13
-    assert all(run.settings.threads <= run.situation.machine.cores for run in runs)
-    assert len({run.settings for run in runs[1:]}) == 13
-    found = json.loads(done.stdout.splitlines()[-1])
-    small, large = found["machines"]
-    assert found["runs"] == 14 and (small["cores"], large["cores"]) == (2, 8) and small["nodes"] == large["nodes"] == 1
-    assert all(choice["settings"]["threads"] <= 2 for choice in small["choices"])
-    assert large["choices"][0]["settings"]["threads"] == 8
+@pytest.mark.parametrize(
+    ("nodes", "num_cpus", "expected"),
+    [
+        ([node(CPU=8.0), node(CPU=0.0), node(alive=False, CPU=1.0)], None, (8, 0, 1)),
+        ([node(CPU=8.0, GPU=2.0), node(CPU=32.0, GPU=4.0)], None, (4, 1, 6)),
+        ([node(CPU=8.0), node(CPU=32.0, GPU=4.0)], None, (8, 0, 5)),
+        ([node(CPU=1.0, GPU=2.0)], None, (1, 1, 1)),
+        ([node(CPU=8.0), node(CPU=2.0)], 3, (3, 0, 2)),
+    ],
+)
+def test_a_task_takes_an_equal_share_of_the_smallest_node(nodes, num_cpus, expected):
+    assert _resources(nodes, num_cpus) == expected
 
 
-def test_a_cluster_without_anything_to_measure_is_refused():
-    done = CliRunner().invoke(app, ["tune", "--ray", "auto", "--measure"])
-    assert isinstance(done.exception, ValueError) and "--ray auto with --explore 0" in str(done.exception)
+def test_shares_that_no_node_has_are_refused():
+    for count in (0, 9):
+        with pytest.raises(ValueError, match=f"num_cpus={count}: a task takes from 1 processor to the 8"):
+            _resources([node(CPU=8.0)], count)
+    with pytest.raises(RuntimeError, match="no node with a processor"):
+        _resources([node(CPU=0.0)], None)
 
 
-def test_nodes_are_grouped_by_their_machine():
-    def measured(node, cores, speed, memory):
-        situation = Situation("step", ("depth",), SceneFeatures(1, 5e3, 0, 10.0), Machine(cores, speed))
-        settings = SpeedSettings(8, 1, 1, "embree")
-        return Measured(Run(situation, settings, 1.0), node, situation, Limits((), (), 1, cores, memory=memory))
-
-    kinds = kinds_of([measured("a", 4, 500, 9), measured("b", 8, 700, 9), measured("c", 4, 600, 7)])
-    assert [kind.nodes for kind in kinds] == [("a", "c"), ("b",)]
-    assert kinds[0].situation.machine == Machine(4, 550.0) and kinds[0].limits.memory == 7
+def test_another_version_on_a_node_is_refused():
+    with pytest.raises(ValueError, match=r"0.0.1 \(else\) where the command runs: install the same version"):
+        _on_node(str, Part(), "0.0.1 (else)", 1)
 
 
-def contents(folder):
-    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+def test_a_task_uses_the_processors_that_it_was_given(monkeypatch):
+    used = []
+    monkeypatch.setattr(shards, "limit_processors", used.append)
+    monkeypatch.setattr(shards, "num_processors", lambda: 1)
+    monkeypatch.setattr(shards.numba, "set_num_threads", used.append)
+    assert _on_node(str, Part(2, 3), version_here(), 1) == "2/3" and used == [1, 1]
+
+
+def test_errors_of_nodes_name_the_node_and_the_remedy():
+    missing = _cause(SimpleNamespace(ip="10.0.0.2", args="No module named 'gym_batchnav.cluster'"))
+    assert "gym_batchnav is not installed on 10.0.0.2: install the same version on all nodes" in str(missing)
+    error = _cause(SimpleNamespace(ip="10.0.0.2", cause=ValueError("no such scene")))
+    assert type(error) is ValueError and str(error) == "on 10.0.0.2: no such scene"
+    cause = FileNotFoundError(2, "No such file")
+    assert _cause(SimpleNamespace(ip="10.0.0.2", cause=cause)) is cause
+
+
+def test_a_folder_that_is_not_shared_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"cache_dir=.*nodes do not share this folder: name one in a folder that"):
+        SharedFolder(tmp_path, tmp_path / ".cluster-0", "cache_dir").check()
+
+
+def test_work_is_divided_in_one_way():
+    check_one_division("1/2", None)
+    check_one_division(None, "auto")
+    with pytest.raises(ValueError, match="shard=1/2 with ray=auto"):
+        check_one_division("1/2", "auto")
+    with pytest.raises(ValueError, match="ray_cpus=2 without ray="):
+        check_one_division(None, None, 2)
+
+
+def test_the_figures_of_a_collection_are_those_of_all_nodes(nodes, tmp_path):
+    words = ["--scenes", "apartment_1", "--policy", "random", "--episodes-per-scene", "2", "--episodes-per-shard", "1"]
+    words += ["--sensors", "depth", "--size", "8", "--to", "webdataset", "--renderer", "embree", "--out", "data"]
+    for found in (0, 2):
+        result = CliRunner().invoke(app, ["collect", *words, "--ray", "nowhere"])
+        rows = {line.strip()[:14].strip(): line.strip()[14:].strip() for line in result.stdout.splitlines()}
+        assert rows["shards found"] == str(found), (result.output, json.dumps(rows))
+        assert rows["episodes"].startswith(f"{2 - found} in {2 - found} shards")

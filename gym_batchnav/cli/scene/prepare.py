@@ -100,9 +100,9 @@ def prepare(
     elif ray is None:
         refused = prepare_all(sources, preparer, workers)
     else:
-        from gym_batchnav.cluster.scenes import prepare_on
+        from gym_batchnav.cluster.jobs import prepare_on
 
-        with errors_with_flags("cache_dir"):
+        with errors_with_flags("cache_dir", num_cpus="ray_cpus"):
             names = [source.name for source in sources]
             refused = prepare_on(ray, scenes, options, names, preparer, workers, ray_cpus)
     scenes_ready = f"{len(sources) - len(refused):,} of {counted(len(sources), 'scene')}"
