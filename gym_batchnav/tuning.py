@@ -187,7 +187,7 @@ class Workload:
 
     def situation(self, has_gpu: bool = False, cores: int | None = None) -> Situation:
         """Load a few of the scenes and return what a model of speed has to know; nothing is simulated."""
-        sources = scene_sources(self.scenes, load_options={"max_triangles": self.max_triangles})
+        sources = scene_sources(self.scenes, options={"max_triangles": self.max_triangles})
         library = SceneLibrary(sources, num_active=min(len(sources), NUM_LOADED))
         scenes = [library.scene(slot) for slot in library.active.tolist()]
         means = (
