@@ -21,7 +21,7 @@ FLOORS = [
     "episodes", "flight/navigation.py", "actions", "task", "mapping", "library/shipped.py", "library/prepare.py",
     "library/workers.py", "library/warmup.py", "worlds", "protocols", "env", "evaluation", "stream",
     "adapters",
-    "viz", "train", "collect", "testing", "bench", "tuning", "datasets", "diagnosis", "cluster", "cli", "__main__",
+    "viz", "train", "collect", "testing", "bench", "tuning", "datasets", "doctor", "cluster", "cli", "__main__",
 ]  # fmt: skip
 MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
 ONLY = {

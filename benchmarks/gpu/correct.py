@@ -10,7 +10,7 @@ from pathlib import Path
 
 from kit import Report
 
-from gym_batchnav.diagnosis import diagnose
+from gym_batchnav.doctor import diagnose
 from gym_batchnav.system.process import num_processors
 
 ROOT = Path(__file__).parents[2]

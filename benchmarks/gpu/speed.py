@@ -12,7 +12,7 @@ import numpy as np
 from kit import DATA, Report
 
 from gym_batchnav.bench import navigable_views
-from gym_batchnav.diagnosis import cuda_unavailable_reason
+from gym_batchnav.doctor import cuda_unavailable_reason
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.library import SceneLibrary

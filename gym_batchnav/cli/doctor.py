@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,7 +14,7 @@ from rich.table import Table
 from gym_batchnav.system.wording import counted
 
 if TYPE_CHECKING:
-    from gym_batchnav.diagnosis import Diagnosis
+    from gym_batchnav.doctor import Diagnosis
 
 _MEBIBYTE = 2**20
 
@@ -25,11 +26,11 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print one line 
 
     Example: gym-batchnav doctor
     """
-    from gym_batchnav.diagnosis import diagnose
+    from gym_batchnav.doctor import diagnose
 
     found = diagnose()
     if as_json:
-        print(json.dumps(found.to_dict()))
+        print(json.dumps(asdict(found)))
     else:
         _show(found, Console())
     if not found.renderer:

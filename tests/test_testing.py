@@ -10,16 +10,12 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, Tuple
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as arrays
 from rooms import box_room
 
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.testing import CONTRACT, PROMISES, VectorEnvError, check_vector_env
-from gym_batchnav.testing.values import misfit, same
 
 NEXT_STEP, SAME_STEP, DISABLED = AutoresetMode
 
@@ -613,35 +609,3 @@ def test_ours_passes_strictly_in_every_mode(mode, library, tmp_path):
         check_vector_env(partial(make, reuse_buffers=True), strict=True, reuses_buffers=True, steps=100)
         with pytest.raises(VectorEnvError, match="buffers"):
             check_vector_env(partial(make, reuse_buffers=True))
-
-
-# The comparisons that everything rests on
-
-NUMBERS = st.sampled_from([np.dtype(name) for name in ("float32", "int64", "bool", "uint8")])
-ARRAYS = NUMBERS.flatmap(lambda dtype: arrays.arrays(dtype, arrays.array_shapes(max_dims=3, max_side=4)))
-NESTED = st.recursive(
-    ARRAYS,
-    lambda inner: st.dictionaries(st.text(max_size=3), inner, max_size=3) | st.tuples(inner, inner),
-    max_leaves=5,
-)
-
-
-@given(NESTED)
-def test_a_copy_is_the_same(value):
-    assert same(value, deepcopy(value))
-
-
-@given(ARRAYS, st.data())
-def test_one_other_number_is_not_the_same(array, data):
-    other = array.copy()
-    index = data.draw(st.integers(0, array.size - 1))
-    other.flat[index] = 1 if array.flat[index] == 0 else 0
-    assert not same(array, other) and not same({"a": (array, 1)}, {"a": (other, 1)})
-    assert not same(array, array[None])
-
-
-@given(NUMBERS, NUMBERS)
-def test_only_the_dtype_of_the_space_fits(wanted, given_dtype):
-    space = Tuple((Box(0, 1, (3,), np.int8 if wanted.kind == "b" else wanted), Discrete(3)))
-    value = (np.zeros(3, given_dtype), np.int64(1))
-    assert (misfit(space[0], value[0], "it") == "") == (space[0].dtype == given_dtype)

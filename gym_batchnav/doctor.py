@@ -5,10 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
-from importlib import import_module
+from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -31,11 +28,6 @@ from gym_batchnav.system.wording import counted
 
 PACKAGES = ("numpy", "numba", "gymnasium", "moderngl", "glcontext", "embreex", "trimesh", "torch", "cuda-core")
 VENDOR_FOLDERS = ("/etc/glvnd/egl_vendor.d", "/usr/share/glvnd/egl_vendor.d")  # libglvnd's own search path
-_LOAD_LAYER: dict[str, Callable[[], Any]] = {
-    "tbb": lambda: import_module("numba.np.ufunc.tbbpool"),
-    "omp": lambda: import_module("numba.np.ufunc.omppool"),
-    "workqueue": lambda: import_module("numba.np.ufunc.workqueue"),
-}
 _LAYER_VARIABLES = ("NUMBA_THREADING_LAYER", "NUMBA_THREADING_LAYER_PRIORITY")
 
 
@@ -112,10 +104,6 @@ class Diagnosis:
     threads: dict[str, Any] = field(default_factory=dict)
     caches: dict[str, Folder] = field(default_factory=dict)
     advice: tuple[str, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return all attributes as a dictionary that ``json.dumps`` accepts."""
-        return asdict(self)
 
 
 def diagnose() -> Diagnosis:
@@ -277,37 +265,21 @@ def _package_versions() -> dict[str, str | None]:
 
 
 def _threads() -> dict[str, Any]:
-    """Return Numba's threads and threading layer, the available cores, and the variables that control them."""
-    import numba
+    """Return Numba's threads and threading layer, the available cores, and the variables that control them.
 
-    names = ("NUMBA_NUM_THREADS", *_LAYER_VARIABLES, "OMP_NUM_THREADS", "OMP_WAIT_POLICY")
-    set_here = {name: os.environ[name] for name in names if name in os.environ}
-    return {
-        "numba": numba.get_num_threads(),
-        "layer": _threading_layer(),
-        "cores": num_processors(),
-        "variables": set_here,
-    }
-
-
-def _threading_layer() -> str:
-    """Return the first threading layer that Numba's settings allow and that can be loaded, or ``"none"``."""
+    The layer is ``"none"`` if Numba cannot load the one that is selected.
+    """
     import numba
 
     config: Any = numba.config
-    requested = str(config.THREADING_LAYER).lower()
-    allowed = {
-        "default": config.THREADING_LAYER_PRIORITY,
-        "safe": ["tbb"],
-        "threadsafe": ["tbb", "omp"],
-        "forksafe": ["tbb", "workqueue"] if sys.platform == "linux" else ["tbb", "omp", "workqueue"],
-    }
-    for layer in allowed.get(requested, [requested]):
-        if layer in _LOAD_LAYER:
-            with suppress(ImportError):
-                _LOAD_LAYER[layer]()
-                return layer
-    return "none"
+    try:
+        count = numba.get_num_threads()  # loads the layer
+        layer = numba.threading_layer()
+    except ValueError:
+        count, layer = config.NUMBA_NUM_THREADS, "none"
+    names = ("NUMBA_NUM_THREADS", *_LAYER_VARIABLES, "OMP_NUM_THREADS", "OMP_WAIT_POLICY")
+    set_here = {name: os.environ[name] for name in names if name in os.environ}
+    return {"numba": count, "layer": layer, "cores": num_processors(), "variables": set_here}
 
 
 def _folder(path: Path) -> Folder:

@@ -2,14 +2,14 @@
 
 import json
 import os
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numba
 import pytest
 
-from gym_batchnav import diagnosis
+from gym_batchnav import doctor
 from gym_batchnav.cli.doctor import rows
-from gym_batchnav.diagnosis import Diagnosis, Folder, Graphics, advise, diagnose, explain_auto
+from gym_batchnav.doctor import Diagnosis, Folder, Graphics, advise, diagnose, explain_auto
 
 MESA = "/usr/share/glvnd/egl_vendor.d/50_mesa.json"
 NVIDIA = "/usr/share/glvnd/egl_vendor.d/10_nvidia.json"
@@ -81,9 +81,9 @@ def test_what_cuda_lacks_is_named_by_its_extra(monkeypatch):
 
     monkeypatch.setattr("gym_batchnav.render.api.check_device", check)
     cause: Exception = ImportError("torch")
-    assert 'it needs the extra [cuda]: pip install "gym-batchnav[cuda]"' in diagnosis.cuda_unavailable_reason()
+    assert 'it needs the extra [cuda]: pip install "gym-batchnav[cuda]"' in doctor.cuda_unavailable_reason()
     cause = KeyError("another")
-    assert diagnosis.cuda_unavailable_reason() == "no torch"
+    assert doctor.cuda_unavailable_reason() == "no torch"
 
 
 @pytest.mark.parametrize(
@@ -119,29 +119,13 @@ def test_a_variable_that_is_not_a_number_is_reported(monkeypatch, variable):
     assert f"{variable}='first'" in dict(rows(found))["OpenGL"]
 
 
-@pytest.mark.parametrize(
-    ("setting", "priority", "expected"),
-    [
-        ("default", ["workqueue", "omp", "tbb"], "workqueue"),
-        ("default", ["omp", "workqueue", "tbb"], "omp"),
-        ("workqueue", ["tbb", "omp", "workqueue"], "workqueue"),
-        ("OMP", ["tbb", "omp", "workqueue"], "omp"),
-        ("tbb", ["tbb", "omp", "workqueue"], "none"),
-        ("threadsafe", ["tbb", "omp", "workqueue"], "omp"),
-        ("forksafe", ["tbb", "omp", "workqueue"], "workqueue"),
-        ("unheard", ["tbb", "omp", "workqueue"], "none"),
-    ],
-)
-def test_numbas_settings_select_the_threading_layer(monkeypatch, setting, priority, expected):
-    def import_module(name):
-        if name.endswith("tbbpool"):
-            raise ImportError("no TBB")
+def test_a_threading_layer_that_cannot_be_loaded_is_none(monkeypatch):
+    def fails():
+        raise ValueError("No threading layer could be loaded.")
 
-    monkeypatch.setattr(diagnosis, "import_module", import_module)
-    monkeypatch.setattr(diagnosis.sys, "platform", "linux")
-    monkeypatch.setattr(numba.config, "THREADING_LAYER", setting)
-    monkeypatch.setattr(numba.config, "THREADING_LAYER_PRIORITY", priority)
-    assert diagnosis._threading_layer() == expected
+    assert doctor._threads()["layer"] in ("omp", "tbb", "workqueue")
+    monkeypatch.setattr(numba, "get_num_threads", fails)
+    assert doctor._threads()["layer"] == "none"
 
 
 @pytest.mark.opengl
@@ -151,7 +135,7 @@ def test_this_machine_is_described():
     assert found.graphics.opengl and found.graphics.version and not found.graphics.error
     assert found.threads["numba"] >= 1 and found.threads["layer"] in ("omp", "tbb", "workqueue")
     assert set(found.caches) == {"machine code", "scenes"}
-    again = json.loads(json.dumps(found.to_dict()))
+    again = json.loads(json.dumps(asdict(found)))
     assert again["graphics"]["opengl"] == found.graphics.opengl and again["versions"]["numpy"]
     named = dict(rows(found))
     assert found.graphics.opengl in named["OpenGL"] and found.reason in named['renderer="auto"']
@@ -161,27 +145,27 @@ def test_drivers_are_found_where_libglvnd_looks(monkeypatch, tmp_path):
     file = tmp_path / "10_nvidia.json"
     file.touch()
     monkeypatch.setenv("__EGL_VENDOR_LIBRARY_DIRS", str(tmp_path))
-    assert diagnosis._vendor_files() == (str(file),)
+    assert doctor._vendor_files() == (str(file),)
     monkeypatch.setenv("__EGL_VENDOR_LIBRARY_FILENAMES", f"{file}:{tmp_path / 'absent.json'}")
-    assert diagnosis._vendor_files() == (str(file),)
+    assert doctor._vendor_files() == (str(file),)
 
 
 def test_the_drivers_version_is_read(monkeypatch, tmp_path):
     file = tmp_path / "version"
-    monkeypatch.setattr(diagnosis, "NVIDIA_DRIVER_FILE", file)
-    assert diagnosis._driver_version() is None
+    monkeypatch.setattr(doctor, "NVIDIA_DRIVER_FILE", file)
+    assert doctor._driver_version() is None
     file.write_text("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build\n")
-    assert diagnosis._driver_version() == "580.159.04"
+    assert doctor._driver_version() == "580.159.04"
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write anywhere")
 def test_a_folder_that_may_not_be_written_to_is_seen(tmp_path):
     tmp_path.chmod(0o500)
-    assert not diagnosis._folder(tmp_path / "cache").writable
+    assert not doctor._folder(tmp_path / "cache").writable
 
 
 def test_a_folder_is_measured_with_all_that_is_in_it(tmp_path):
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "file").write_bytes(bytes(1000))
-    assert diagnosis._folder(tmp_path) == Folder(str(tmp_path), True, 1000)
-    assert diagnosis._folder(tmp_path / "absent").nbytes == 0
+    assert doctor._folder(tmp_path) == Folder(str(tmp_path), True, 1000)
+    assert doctor._folder(tmp_path / "absent").nbytes == 0
