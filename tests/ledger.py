@@ -93,6 +93,32 @@ class LedgerEnv(BatchNavEnv):
                 print(json.dumps(asdict(ended)), file=file)
 
 
+class Recorder(LedgerEnv):
+    """A ledger that also keeps what every step returned.
+
+    Attributes:
+        first: The first observation of all.
+        steps: What the steps returned.
+    """
+
+    def __init__(self, num_envs: int = 1, **keywords) -> None:
+        super().__init__(num_envs, **keywords)
+        self.first = None
+        self.steps = []
+
+    def reset(self, **keywords):
+        """Keep the first observation."""
+        returned = super().reset(**keywords)
+        self.first = returned[0] if self.first is None else self.first
+        return returned
+
+    def recv(self):
+        """Keep what the step returned."""
+        returned = super().recv()
+        self.steps.append((*returned[:-1], dict(returned[-1])))  # wrappers may replace infos
+        return returned
+
+
 def read_ledger(folder: Path) -> list[Ended]:
     """The episodes that the batches of other processes wrote into a folder."""
     lines = [line for path in sorted(folder.glob("*.jsonl")) for line in path.read_text().splitlines()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import gymnasium
@@ -33,13 +34,14 @@ class Adapter:
         Args:
             num_envs: N, the number of environments.
             id: An id that Gymnasium knows; ``"module:id"`` imports the module first.
-            keywords: Keywords of BatchNavEnv, except ``autoreset_mode``.
+            keywords: Those of the adapter's constructor, and of BatchNavEnv except ``autoreset_mode``.
 
         Raises:
             ValueError: A keyword is wrong, or one of them is ``autoreset_mode``.
         """
+        own = {name: keywords.pop(name) for name in inspect.signature(cls).parameters if name in keywords}
         new: Any = cls
-        return new(cls._make_batch(num_envs, id, **keywords))
+        return new(cls._make_batch(num_envs, id, **keywords), **own)
 
     @classmethod
     def _make_batch(cls, num_envs: int, id: str, **keywords: Any) -> VectorEnv:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from gymnasium.vector import VectorEnv
@@ -11,6 +11,9 @@ from gymnasium.vector import VectorEnv
 from gym_batchnav.adapters.base import DEFAULT_ID, Adapter
 from gym_batchnav.system.extras import needs_extra
 from gym_batchnav.task.components import INFO_KEYS
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 with needs_extra("pufferlib", "the adapter to PufferLib"):
     from pufferlib import PufferEnv
@@ -65,15 +68,7 @@ class PufferVecEnv(Adapter, PufferEnv):
         self._length = np.zeros(self.num_agents, np.int64)
 
     @classmethod
-    def make(
-        cls,
-        num_envs: int,
-        id: str = DEFAULT_ID,
-        *,
-        buf: dict[str, np.ndarray] | None = None,
-        seed: int | None = None,
-        **keywords: Any,
-    ) -> PufferVecEnv:
+    def make(cls, num_envs: int, id: str = DEFAULT_ID, *, seed: int | None = None, **keywords: Any) -> Self:
         """Make a batch and its adapter; ``pufferlib.vector.make`` may call this in any process.
 
         With ``backend=pufferlib.vector.Multiprocessing``, call ``multiprocessing.set_start_method("spawn")`` first:
@@ -82,14 +77,13 @@ class PufferVecEnv(Adapter, PufferEnv):
         Args:
             num_envs: N, the number of environments.
             id: An id that Gymnasium knows.
-            buf: Set by PufferLib.
             seed: Set by PufferLib and ignored, because PufferLib also seeds the first reset.
-            keywords: Keywords of BatchNavEnv, except ``autoreset_mode``.
+            keywords: Those of the constructor, and of BatchNavEnv except ``autoreset_mode``.
 
         Raises:
             ValueError: A keyword is wrong, or one of them is ``autoreset_mode``.
         """
-        return cls(cls._make_batch(num_envs, id, **keywords), buf)
+        return super().make(num_envs, id, **keywords)
 
     def reset(self, seed: int | None = None) -> tuple[np.ndarray, list[dict[str, Any]]]:
         """Begin an episode in every environment; return observations and no infos.

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import VectorEnv
 
-from gym_batchnav.adapters.base import DEFAULT_ID, Adapter
+from gym_batchnav.adapters.base import Adapter
 from gym_batchnav.system.extras import needs_extra
 
 with needs_extra("rl-games", "the adapter to rl_games"):
@@ -44,21 +44,6 @@ class RLGamesVecEnv(Adapter, IVecEnv):
         self.observation_space = env.single_observation_space
         self.action_space = env.single_action_space
         self._seed: int | None = None
-
-    @classmethod
-    def make(cls, num_envs: int, id: str = DEFAULT_ID, *, device: str = "cpu", **keywords: Any) -> RLGamesVecEnv:
-        """Make a batch and its adapter.
-
-        Args:
-            num_envs: N, the number of environments.
-            id: An id that Gymnasium knows; rl_games' own networks take ``"BatchNav/PointNavScan-v0"``.
-            device: The device of the tensors: ``config["device"]`` of rl_games.
-            keywords: Keywords of BatchNavEnv, except ``autoreset_mode``.
-
-        Raises:
-            ValueError: A keyword is wrong, or one of them is ``autoreset_mode``.
-        """
-        return cls(cls._make_batch(num_envs, id, **keywords), device)
 
     def seed(self, seed: int | None) -> None:
         """Seed the next reset; environment i behaves like a single one seeded ``seed + i``."""

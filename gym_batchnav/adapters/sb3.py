@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium.spaces import Box, Dict
 from gymnasium.vector import VectorEnv, VectorWrapper
 
-from gym_batchnav.adapters.base import DEFAULT_ID, Adapter
+from gym_batchnav.adapters.base import Adapter
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.env.settings import check_choice
 from gym_batchnav.evaluation.evaluate import evaluate
@@ -86,33 +86,6 @@ class SB3VecEnv(Adapter, VecEnv):
         self._actions: np.ndarray | None = None
         # Reward, terminated, truncated and infos of the last step, as the batch returned them.
         self.outcome: tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, Any]] | None = None
-
-    @classmethod
-    def make(
-        cls,
-        num_envs: int,
-        id: str = DEFAULT_ID,
-        *,
-        depth: str = "uint8",
-        step_infos: bool = False,
-        render_envs: int = 16,
-        **keywords: Any,
-    ) -> SB3VecEnv:
-        """Make a batch and its adapter.
-
-        Args:
-            num_envs: N, the number of environments.
-            id: An id that Gymnasium knows.
-            depth: See the class.
-            step_infos: See the class.
-            render_envs: See the class.
-            keywords: Keywords of BatchNavEnv, except ``autoreset_mode``.
-
-        Raises:
-            ValueError: A keyword is wrong, or one of them is ``autoreset_mode``.
-        """
-        env = cls._make_batch(num_envs, id, **keywords)
-        return cls(env, depth=depth, step_infos=step_infos, render_envs=render_envs)
 
     def reset(self) -> Observation:
         """Begin an episode in every environment, with the seeds and options given since the last reset."""

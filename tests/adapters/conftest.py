@@ -33,6 +33,20 @@ def opened():
         env.close()
 
 
+@pytest.fixture
+def record(settings, opened):
+    """Make a batch of six with depth in one row, as for a scan, that records every step."""
+    from ledger import Recorder
+
+    from gym_batchnav.geometry import Camera
+
+    def make(num_envs=6, **keywords):
+        given = {**settings, "camera": Camera(16, 1), "autoreset_mode": "same_step", **keywords}
+        return opened(Recorder(num_envs, **given))
+
+    return make
+
+
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory):
     """Return keywords of batches in a box room, with short time limits and goals that are reached by chance."""

@@ -144,12 +144,6 @@ def test_the_example_says_which_observations_it_takes(example, room):
         example.main([*options, "--out", str(room.parent / "runs")])
 
 
-def test_its_help_teaches(example, capsys):
-    with pytest.raises(SystemExit):
-        example.parse_args(["--help"])
-    assert "--total-timesteps" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize("name", ["Scan", "Image"])
 def test_scripts_that_make_single_environments_train_and_count_right(name, room, tmp_path, monkeypatch):
     """The calls that CleanRL's ppo.py makes of Gymnasium, in their order."""

@@ -12,8 +12,6 @@ import numpy as np
 import pufferlib.vector
 import pytest
 import torch
-from gymnasium.vector import AutoresetMode
-from ledger import LedgerEnv
 from pufferlib.models import Default
 from pufferlib.pytorch import nativize_dtype, nativize_tensor
 
@@ -32,43 +30,6 @@ HORIZON = 32
 EPOCHS = 4
 GOAL = "pointgoal_with_gps_compass"
 needs_trainer = pytest.mark.skipif(pufferl is None, reason="PufferLib's trainer does not fit this build of torch")
-
-
-@pytest.fixture
-def make(settings, opened):
-    """Make a batch in a box room that records every step."""
-
-    def make(kind=None, height=1, num_envs=N, **keywords):
-        keywords = {"camera": Camera(width=16, height=height), "max_episode_steps": LIMIT, **keywords}
-        keywords = {**settings, "autoreset_mode": "same_step", **keywords}
-        return opened((kind or Recorder)(num_envs, **keywords))
-
-    return make
-
-
-class Recorder(LedgerEnv):
-    """Records the results of every step."""
-
-    def __init__(self, *arguments, **keywords):
-        super().__init__(*arguments, **keywords)
-        self.steps = []
-
-    def recv(self):
-        returned = super().recv()
-        self.steps.append(returned)
-        return returned
-
-
-class NextStep(Recorder):
-    """A faulty batch that resets in the next step but declares SAME_STEP."""
-
-    def __init__(self, *arguments, **keywords):
-        super().__init__(*arguments, **{**keywords, "autoreset_mode": "next_step"})
-        self.metadata = {**self.metadata, "autoreset_mode": AutoresetMode.SAME_STEP}
-
-    def recv(self):
-        *returned, info = super().recv()
-        return (*returned, {**info, "final_info": info})
 
 
 @contextmanager
@@ -123,24 +84,16 @@ def check_counts(counted, ledger):
 
 
 @needs_trainer
-def test_episodes_are_counted_as_they_were(make, tmp_path):
-    batch = make()
+def test_episodes_are_counted_as_they_were(record, tmp_path):
+    batch = record()
     counted = train(ScanObservation(batch), tmp_path)
     assert sum(one.truncated for one in batch.ended) > 10 and sum(one.terminated for one in batch.ended) > 10
     check_counts(counted, batch.ended)
 
 
 @needs_trainer
-def test_the_counts_notice_a_batch_that_resets_in_the_next_step(make, tmp_path):
-    batch = make(NextStep)
-    counted = train(batch, tmp_path)
-    with pytest.raises(AssertionError):
-        check_counts(counted, batch.ended)
-
-
-@needs_trainer
-def test_nothing_is_bootstrapped_from_the_next_episode(make, tmp_path):
-    batch = make()
+def test_nothing_is_bootstrapped_from_the_next_episode(record, tmp_path):
+    batch = record()
     with trainer_of(PufferVecEnv(ScanObservation(batch)), tmp_path) as trainer:
         trainer.evaluate()
     _, reward, terminated, truncated, _ = (np.array(column).T for column in zip(*batch.steps, strict=True))
@@ -158,8 +111,8 @@ def test_nothing_is_bootstrapped_from_the_next_episode(make, tmp_path):
     assert not np.allclose(advantages[~done], (held - trainer.values.numpy()[:, :-1])[~done], atol=1e-3)
 
 
-def test_buffers_hold_what_the_batch_gave(make):
-    batch = make()
+def test_buffers_hold_what_the_batch_gave(record):
+    batch = record()
     env = PufferVecEnv(batch)
     env.reset(seed=1)
     buffers = [env.observations, env.rewards, env.terminals, env.truncations]
@@ -179,8 +132,8 @@ def test_buffers_hold_what_the_batch_gave(make):
                 np.testing.assert_array_equal(infos[name], info["final_info"][name][ended])
 
 
-def test_a_reset_clears_the_current_episodes(make):
-    env = PufferVecEnv(make())
+def test_a_reset_clears_the_current_episodes(record):
+    env = PufferVecEnv(record())
     for steps in (4, LIMIT):
         env.reset(seed=0)
         for _ in range(steps):
@@ -191,8 +144,8 @@ def test_a_reset_clears_the_current_episodes(make):
 
 
 @pytest.mark.parametrize("sensors", [("depth",), ("rgb", "depth")])
-def test_a_dict_comes_out_of_the_one_array_as_it_went_in(make, sensors):
-    batch = make(height=12, sensors=sensors)
+def test_a_dict_comes_out_of_the_one_array_as_it_went_in(record, sensors):
+    batch = record(camera=Camera(16, 12), sensors=sensors)
     env = PufferVecEnv(batch)
     env.reset(seed=1)
     env.step(np.ones(N, np.int32))
@@ -205,11 +158,11 @@ def test_a_dict_comes_out_of_the_one_array_as_it_went_in(make, sensors):
     assert logits.shape == (N, 4) and value.shape == (N, 1)
 
 
-def test_two_batches_in_one_process_fill_one_buffer_with_different_episodes(make):
+def test_two_batches_in_one_process_fill_one_buffer_with_different_episodes(record):
     batches = []
 
     def create(buf=None, seed=0):
-        batches.append(make(num_envs=3))
+        batches.append(record(num_envs=3))
         return PufferVecEnv(batches[-1], buf)
 
     envs = pufferlib.vector.make(create, backend=pufferlib.vector.Serial, num_envs=2)
@@ -222,13 +175,8 @@ def test_two_batches_in_one_process_fill_one_buffer_with_different_episodes(make
     assert batches[1].closed and batches[2].closed
 
 
-def test_another_autoreset_mode_is_refused_with_the_remedy(make):
-    with pytest.raises(ValueError, match=r"PufferLib needs autoreset_mode='same_step', but this batch has 'next_step'"):
-        PufferVecEnv(make(autoreset_mode="next_step"))
-
-
-def test_a_forked_worker_is_told_to_be_spawned(make):
-    PufferVecEnv(make()).reset(seed=0)
+def test_a_forked_worker_is_told_to_be_spawned(record):
+    PufferVecEnv(record()).reset(seed=0)
     ours, theirs = multiprocessing.Pipe()
     process = multiprocessing.get_context("fork").Process(target=_step_in_child, args=(theirs,))
     process.start()

@@ -7,11 +7,9 @@ from libraries import require
 
 require("rl_games")
 
-import gymnasium
 import numpy as np
 import pytest
 import torch
-from ledger import LedgerEnv
 from rl_games.algos_torch import model_builder
 from rl_games.algos_torch.network_builder import NetworkBuilder
 from rl_games.common.algo_observer import AlgoObserver
@@ -26,45 +24,6 @@ LIMIT = 9
 HORIZON = 32
 EPOCHS = 4
 GAMMA = 0.9
-
-
-@pytest.fixture
-def make(settings, opened):
-    """Make a batch in a box room that records every step."""
-
-    def make(kind=None, height=1, count=N, **keywords):
-        keywords = {"camera": Camera(width=16, height=height), "max_episode_steps": LIMIT, **keywords}
-        keywords = {**settings, "autoreset_mode": "same_step", **keywords}
-        return opened((kind or Recorder)(count, **keywords))
-
-    return make
-
-
-class Recorder(LedgerEnv):
-    """Records the results of every step, and the first observations."""
-
-    def __init__(self, *arguments, **keywords):
-        super().__init__(*arguments, **keywords)
-        self.steps = []
-        self.first = None
-
-    def reset(self, **keywords):
-        returned = super().reset(**keywords)
-        self.first = returned[0] if self.first is None else self.first
-        return returned
-
-    def recv(self):
-        returned = super().recv()
-        self.steps.append(returned)
-        return returned
-
-
-class NextStep(Recorder):
-    """A faulty batch that resets in the next step but declares SAME_STEP."""
-
-    def __init__(self, *arguments, **keywords):
-        super().__init__(*arguments, **{**keywords, "autoreset_mode": "next_step"})
-        self.metadata = {**self.metadata, "autoreset_mode": gymnasium.vector.AutoresetMode.SAME_STEP}
 
 
 class Counter(AlgoObserver):
@@ -156,22 +115,15 @@ def check_counts(algo, episodes, ledger):
     np.testing.assert_allclose(algo.game_rewards.get_mean()[0], np.mean([one.reward for one in ledger]), atol=1e-5)
 
 
-def test_episodes_are_counted_as_they_were(make, tmp_path):
-    env = make()
+def test_episodes_are_counted_as_they_were(record, tmp_path):
+    env = record()
     algo, episodes = train(ScanObservation(env), tmp_path)
     assert sum(one.truncated for one in env.ended) > 10 and sum(one.terminated for one in env.ended) > 10
     check_counts(algo, episodes, env.ended)
 
 
-def test_the_counts_notice_a_batch_that_resets_in_the_next_step(make, tmp_path):
-    env = make(NextStep)
-    algo, episodes = train(ScanObservation(env), tmp_path)
-    with pytest.raises(AssertionError):
-        check_counts(algo, episodes, env.ended)
-
-
-def test_only_a_time_out_is_bootstrapped_and_from_its_own_episode(make, tmp_path):
-    env = make()
+def test_only_a_time_out_is_bootstrapped_and_from_its_own_episode(record, tmp_path):
+    env = record()
     algo, _ = train(ScanObservation(env), tmp_path)
     held = {name: values[..., 0] for name, values in algo.experience_buffer.tensor_dict.items() if values.ndim == 3}
     _, reward, terminated, truncated, _ = (np.array(column) for column in zip(*env.steps[-HORIZON:], strict=True))
@@ -184,17 +136,17 @@ def test_only_a_time_out_is_bootstrapped_and_from_its_own_episode(make, tmp_path
     np.testing.assert_array_equal(done[1:], (terminated | truncated)[:-1])
 
 
-def test_the_seed_of_the_runner_is_that_of_the_batch(make, tmp_path):
-    env = make()
+def test_the_seed_of_the_runner_is_that_of_the_batch(record, tmp_path):
+    env = record()
     train(ScanObservation(env), tmp_path, max_epochs=1)
-    expected, _ = make().reset(seed=3)
+    expected, _ = record().reset(seed=3)
     for name, values in expected.items():
         np.testing.assert_array_equal(env.first[name], values)
 
 
 @pytest.mark.parametrize("count", [1, N])
-def test_games_that_are_played_are_counted_as_they_were(make, tmp_path, capsys, count):
-    env = make(count=count)
+def test_games_that_are_played_are_counted_as_they_were(record, tmp_path, capsys, count):
+    env = record(count)
     player = {"games_num": 20, "deterministic": False}
     runner, _ = runner_of(ScanObservation(env), tmp_path, player=player, num_actors=count)
     runner.run({"train": False, "play": True})
@@ -206,21 +158,8 @@ def test_games_that_are_played_are_counted_as_they_were(make, tmp_path, capsys, 
     np.testing.assert_allclose(np.array(printed, float), [end.mean(axis=0) for end in ends], atol=0.051)
 
 
-@pytest.mark.parametrize("count", [1, N])
-def test_continuous_actions_are_passed_on(make, count):
-    env, twin = (make(count=count, sensors=(), actions="velocity") for _ in range(2))
-    adapter = RLGamesVecEnv(env)
-    adapter.seed(0)
-    adapter.reset()
-    twin.reset(seed=0)
-    actions = np.full((count, *env.single_action_space.shape), 0.5, np.float32)
-    seen = adapter.step(torch.from_numpy(actions[0] if count == 1 else actions))[0]["obs"]
-    goal = "pointgoal_with_gps_compass"
-    np.testing.assert_array_equal(seen[goal].numpy(), twin.step(actions)[0][goal])
-
-
-def test_pictures_arrive_as_a_dict_without_a_copy(make):
-    env = RLGamesVecEnv(make(height=12))
+def test_pictures_arrive_as_a_dict_without_a_copy(record):
+    env = RLGamesVecEnv(record(camera=Camera(16, 12)))
     env.seed(5)
     first = env.reset()["obs"]
     observation, reward, done, infos = env.step(torch.full((N,), 1))
@@ -233,26 +172,13 @@ def test_pictures_arrive_as_a_dict_without_a_copy(make):
     torch.testing.assert_close(env.reset()["obs"], first)
 
 
-def test_a_network_of_ones_own_learns_from_the_dict(make, tmp_path):
+def test_a_network_of_ones_own_learns_from_the_dict(record, tmp_path):
     model_builder.register_network("glimpse", GlimpseBuilder)
-    env = make(height=12)
+    env = record(camera=Camera(16, 12))
     algo, episodes = train(env, tmp_path, network="glimpse", max_epochs=2)
     check_counts(algo, episodes, env.ended)
 
 
-def test_another_autoreset_mode_is_refused_with_the_remedy(make):
-    with pytest.raises(ValueError, match=r"rl_games needs autoreset_mode='same_step', but this batch has 'next_step'"):
-        RLGamesVecEnv(make(autoreset_mode="next_step"))
-
-
-def test_another_number_of_actors_is_refused_with_the_remedy(make, tmp_path):
+def test_another_number_of_actors_is_refused_with_the_remedy(record, tmp_path):
     with pytest.raises(ValueError, match=r"num_actors=7, but 'boxes' has 6 environments: set num_actors=6"):
-        train(ScanObservation(make()), tmp_path, num_actors=7, minibatch_size=7 * HORIZON)
-
-
-def test_closing_closes_the_batch(make):
-    env = RLGamesVecEnv(make())
-    assert env.render() is None
-    env.close()
-    env.close()
-    assert env.env.closed
+        train(ScanObservation(record()), tmp_path, num_actors=7, minibatch_size=7 * HORIZON)

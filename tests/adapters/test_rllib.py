@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
-import gymnasium
 import numpy as np
 import pytest
 import ray
@@ -209,21 +208,10 @@ def test_why_another_mode_is_refused(cluster, tmp_path):
     assert sum(row[0][1] for row in seen) < sum(row[0][1] for row in truth)
 
 
-def test_the_refusal_reaches_the_user(cluster, tmp_path):
-    config = config_of(tmp_path, make_ledger, num_env_runners=0, autoreset_mode="same_step")
-    with pytest.raises(ValueError, match=r"RLlib needs autoreset_mode='next_step', but this batch has 'same_step'"):
-        config.build_algo()
-
-
 def test_single_environments_are_refused_with_the_remedy(cluster, tmp_path):
     config = config_of(tmp_path, make_batch, num_env_runners=0)
     with pytest.raises(ValueError, match="gym_env_vectorize_mode='vector_entry_point'"):
         config.env_runners(gym_env_vectorize_mode="sync").build_algo()
-
-
-def test_a_single_environment_is_no_batch():
-    with pytest.raises(ValueError, match="takes a batch"):
-        RLlibEnv(gymnasium.make("CartPole-v1"))
 
 
 def test_make_batch_takes_keywords_and_other_ids(tmp_path):

@@ -7,17 +7,14 @@ from libraries import GYMNASIUM, require
 require("stable_baselines3")
 
 import csv
-import importlib
-import sys
 
 import gymnasium
 import numpy as np
 import pytest
 import torch
-from gymnasium.vector import AutoresetMode
 from gymnasium.wrappers.vector import RecordEpisodeStatistics
 from ledger import LedgerEnv
-from stable_baselines3 import DQN, PPO, SAC, TD3
+from stable_baselines3 import DQN, PPO
 from stable_baselines3.common.callbacks import BaseCallback, StopTrainingOnRewardThreshold
 from stable_baselines3.common.env_checker import check_env
 from stable_baselines3.common.torch_layers import NatureCNN
@@ -30,7 +27,6 @@ from stable_baselines3.common.vec_env import (
 )
 
 from gym_batchnav.adapters.sb3 import NavEvalCallback, SB3VecEnv, evaluate_once
-from gym_batchnav.env.flat import make_scan
 from gym_batchnav.env.single import SingleEnv
 from gym_batchnav.geometry import Camera
 
@@ -219,14 +215,6 @@ def test_depth_is_a_picture_of_bytes(make):
     policy = PPO("MultiInputPolicy", env).policy
     networks = {name: type(network) for name, network in policy.features_extractor.extractors.items()}
     assert [name for name, network in networks.items() if network is NatureCNN] == ["depth", "rgb"]
-
-
-def test_depth_in_metres_spans_the_same_bytes(make):
-    metres = Camera(36, 36, normalize_depth=False, max_depth=5.0)
-    env = SB3VecEnv(make(camera=metres))
-    twin = make(camera=metres)
-    env.seed(7)
-    np.testing.assert_array_equal(env.reset()["depth"], as_bytes(twin.reset(seed=7)[0]["depth"] / 5))
 
 
 def test_each_of_several_cameras_has_a_network_and_its_depth_in_bytes(make):
@@ -476,30 +464,6 @@ def test_a_perfect_agent_is_scored_as_one(make):
 # What newcomers meet
 
 
-def test_the_wrong_batch_is_refused_with_what_to_do(make):
-    with pytest.raises(
-        ValueError, match=r"needs autoreset_mode='same_step', .* 'next_step': use SB3VecEnv\.make\(num_envs"
-    ):
-        SB3VecEnv(make(mode=AutoresetMode.NEXT_STEP))
-    with pytest.raises(ValueError, match=r"SB3VecEnv takes a batch, not a str: use SB3VecEnv\.make"):
-        SB3VecEnv("BatchNav/PointNav-v0")
-    batch = make()
-    with pytest.raises(ValueError, match=r"depth='int8'.*'float32'"):
-        SB3VecEnv(batch, depth="int8")
-    batch.cameras.device = "cuda"
-    with pytest.raises(ValueError, match=r"obs_device='cpu'"):
-        SB3VecEnv(batch)
-    batch.cameras.device = "cpu"
-
-
-def test_depth_without_bounds_makes_no_bytes(make):
-    env = make()
-    env.single_observation_space["depth"].high[:] = np.inf
-    with pytest.raises(ValueError, match=r"pass depth='float32'"):
-        SB3VecEnv(env)
-    SB3VecEnv(env, depth="float32")
-
-
 def test_pictures_too_small_for_sb3s_network_are_told_of(make):
     with pytest.warns(UserWarning, match=r"depth of 32x40 pixels is too small .* camera=Camera\(36, 36\)"):
         SB3VecEnv(make(camera=Camera(32, 40)))
@@ -526,27 +490,3 @@ def test_an_evaluation_of_something_else_is_refused(make):
     model = policy_of(VecMonitor(SB3VecEnv(batch)))
     with pytest.raises(ValueError, match=r"that is trained on: make another one"):
         model.learn(1, NavEvalCallback(SB3VecEnv(batch)))
-
-
-def test_a_missing_library_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "stable_baselines3", None)
-    monkeypatch.delitem(sys.modules, "gym_batchnav.adapters.sb3")
-    for name in [name for name in sys.modules if name.startswith("stable_baselines3.")]:
-        monkeypatch.delitem(sys.modules, name)
-    with pytest.raises(ModuleNotFoundError, match=r"gym-batchnav\[sb3\]"):
-        importlib.import_module("gym_batchnav.adapters.sb3")
-
-
-@pytest.mark.parametrize("algorithm", [SAC, TD3, PPO])
-@pytest.mark.parametrize("actions", ["velocity", "waypoint", "holonomic"])
-def test_continuous_actions(algorithm, actions, library, tmp_path, opened):
-    """The replay buffer holds the actions that the batch received, and learning and evaluation run."""
-    batch = opened(make_scan(N, library=library, autoreset_mode="same_step", actions=actions, max_episode_steps=LIMIT,
-                             num_episodes=3, cache_dir=tmp_path))  # fmt: skip
-    env = SB3VecEnv(batch)
-    assert env.action_space == batch.single_action_space
-    keywords = {"n_steps": 8, "batch_size": 16} if algorithm is PPO else {"learning_starts": 8, "batch_size": 16}
-    model = algorithm("MlpPolicy", env, policy_kwargs={"net_arch": [8]}, **keywords)
-    model.learn(64)
-    episodes = evaluate_once(model, env)
-    assert len(episodes["spl"]) == batch.unwrapped.num_episodes

@@ -5,13 +5,10 @@ from libraries import require
 
 require("skrl")
 
-import gymnasium
 import numpy as np
 import pytest
 import torch
 from gymnasium.vector import AutoresetMode
-from gymnasium.wrappers.vector import RecordEpisodeStatistics
-from ledger import LedgerEnv
 from skrl.agents.torch.dqn import DQN, DQN_CFG
 from skrl.agents.torch.ppo import PPO, PPO_CFG
 from skrl.envs.wrappers.torch import wrap_env
@@ -22,32 +19,12 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from gym_batchnav.adapters.skrl import FinalObservations, SkrlEnv
 from gym_batchnav.env.flat import SCAN_CAMERA, ScanObservation
-from gym_batchnav.geometry import Camera
 
-N = 5
-LIMIT = 12
+N = 6
 ROLLOUT = 32
 STEPS = 128
 DISCOUNT = 0.9
-
-
-class Recorder(LedgerEnv):
-    """Records the step at which each episode ended, the final distance to the goal, and all returned distances."""
-
-    def __init__(self, *arguments, **keywords):
-        super().__init__(*arguments, **keywords)
-        self.steps = []
-        self.final_distance = []
-        self.distance = []
-
-    def recv(self):
-        returned = super().recv()
-        self.distance.append(returned[0]["pointgoal_with_gps_compass"][:, 0].copy())
-        for ended in self.ended[len(self.steps) :]:
-            self.steps.append(len(self.distance))
-            observation = returned[4].get("final_obs", returned[0])
-            self.final_distance.append(observation["pointgoal_with_gps_compass"][ended.env, 0])
-        return returned
+GOAL = "pointgoal_with_gps_compass"
 
 
 class Guess(CategoricalMixin, Model):
@@ -104,20 +81,6 @@ class Plain(Snapshots, PPO):
     pass
 
 
-@pytest.fixture
-def make(library, tmp_path):
-    made = []
-
-    def make(mode=AutoresetMode.SAME_STEP, count=N, **keywords):
-        keywords = {"library": library, "camera": Camera(width=8, height=6), "num_episodes": 50, **keywords}
-        made.append(Recorder(count, autoreset_mode=mode, max_episode_steps=LIMIT, cache_dir=tmp_path, **keywords))
-        return made[-1]
-
-    yield make
-    for env in made:
-        env.close()
-
-
 def agent_of(kind, env, folder, **keywords):
     """Make an agent that writes its statistics at each step."""
     experiment = {"directory": str(folder), "experiment_name": "run", "write_interval": 1, "checkpoint_interval": 0}
@@ -159,17 +122,26 @@ def statistics(folder):
     return {tag: {event.step: event.value for event in events.Scalars(tag)} for tag in events.Tags()["scalars"]}
 
 
+def ends(batch):
+    """Yield the step at which each episode ended, counted from 1, the episode, and the last distance to the goal."""
+    ended = iter(batch.ended)
+    for step, (observation, _, terminated, truncated, info) in enumerate(batch.steps, 1):
+        final = info.get("final_obs", observation)[GOAL]
+        for index in np.nonzero(terminated | truncated)[0]:
+            yield step, next(ended), final[index, 0]
+
+
 def expected(batch):
     """Return the expected ``episodes``; skrl adds the discounted value at a time-out to the reward."""
     rows = []
-    for ended, distance in zip(batch.ended, batch.final_distance, strict=True):
+    for _, ended, distance in ends(batch):
         bootstrap = DISCOUNT * float(distance) if ended.truncated else 0.0
         rows.append((ended.env, ended.length, ended.terminated, ended.truncated, ended.reward + bootstrap))
     return rows
 
 
-def test_episodes_and_time_outs_are_counted_and_bootstrapped_right(make, tmp_path):
-    batch = make()
+def test_episodes_and_time_outs_are_counted_and_bootstrapped_right(record, tmp_path):
+    batch = record()
     agent = train(Adapted, SkrlEnv(batch), tmp_path)
     found, held = episodes(agent)
     truth = expected(batch)
@@ -183,12 +155,12 @@ def test_episodes_and_time_outs_are_counted_and_bootstrapped_right(make, tmp_pat
     np.testing.assert_allclose(held["returns"][last], held["rewards"][last], atol=1e-5)
 
 
-def test_statistics_are_those_of_the_episodes(make, tmp_path):
-    batch = make()
+def test_statistics_are_those_of_the_episodes(record, tmp_path):
+    batch = record()
     train(Adapted, SkrlEnv(batch), tmp_path)
     scalars = statistics(tmp_path)
     by_step = {}
-    for step, ended in zip(batch.steps, batch.ended, strict=True):
+    for step, ended, _ in ends(batch):
         by_step.setdefault(step, []).append(ended)
     for name, of in (("Reward / Total reward", "reward"), ("Episode / Total timesteps", "length")):
         for kind, reduce in (("min", np.min), ("max", np.max), ("mean", np.mean)):
@@ -200,9 +172,9 @@ def test_statistics_are_those_of_the_episodes(make, tmp_path):
 
 
 @pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP])
-def test_why_skrl_is_not_given_a_batch_as_it_is(make, tmp_path, mode):
+def test_why_skrl_is_not_given_a_batch_as_it_is(record, tmp_path, mode):
     """In one mode it bootstraps from the next episode, in the other it counts the step that begins one."""
-    batch = make(mode)
+    batch = record(autoreset_mode=mode)
     found, _ = episodes(train(Plain, wrap_env(batch, wrapper="gymnasium", verbose=False), tmp_path))
     truth = expected(batch)
     assert len(found) == len(truth)
@@ -211,11 +183,11 @@ def test_why_skrl_is_not_given_a_batch_as_it_is(make, tmp_path, mode):
     assert (lengths_agree, returns_agree) == (mode == AutoresetMode.SAME_STEP, mode == AutoresetMode.NEXT_STEP)
 
 
-def test_agents_with_replay_store_final_observations_and_act_on_first_ones(make, tmp_path):
+def test_agents_with_replay_store_final_observations_and_act_on_first_ones(record, tmp_path):
     class Replay(FinalObservations, DQN):
         pass
 
-    batch = make(camera=SCAN_CAMERA)
+    batch = record(camera=SCAN_CAMERA)
     env = SkrlEnv(ScanObservation(batch))
     memory = RandomMemory(memory_size=40, num_envs=N, device="cpu")
     agent = Replay(
@@ -234,68 +206,30 @@ def test_agents_with_replay_store_final_observations_and_act_on_first_ones(make,
     assert 10 < len(batch.ended) < 20 * N and len({one.env for one in batch.ended}) == N
     # An observation's last number is the goal's distance d as d / (1 + d).
     seen, then = (memory.get_tensor_by_name(name).numpy()[..., -1] for name in ("observations", "next_observations"))
-    distance = np.array(batch.distance)
+    distance = np.array([observation[GOAL][:, 0] for observation, *_ in batch.steps])
     np.testing.assert_allclose(seen[1:], (distance / (1 + distance))[:-1], atol=1e-6)
-    for step, ended, final in zip(batch.steps, batch.ended, batch.final_distance, strict=True):
+    for step, ended, final in ends(batch):
         distance[step - 1, ended.env] = final
     np.testing.assert_allclose(then, distance / (1 + distance), atol=1e-6)
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_observations_arrive_flat_and_in_order(make, count):
-    batch = make(count=count)
+def test_observations_arrive_flat_and_in_order(record, count):
+    batch = record(count)
     env = SkrlEnv(batch)
     assert env.num_envs == count and env.action_space == batch.single_action_space
     observation, _ = env.reset()
-    twin, _ = make(count=count).reset(seed=0)  # skrl's seed where none is set
+    twin, _ = record(count).reset(seed=0)  # skrl's seed where none is set
     assert observation.dtype == torch.float32
     flat = np.concatenate([twin["depth"].reshape(count, -1), twin["pointgoal_with_gps_compass"]], axis=1)
     np.testing.assert_array_equal(observation.numpy(), flat)
 
 
-@pytest.mark.parametrize("wrapper", [lambda env: env, RecordEpisodeStatistics])
-def test_frames_come_from_the_batch(make, wrapper):
-    batch = make(render_mode="rgb_array")
-    env = SkrlEnv(wrapper(batch))
-    env.reset()
-    frames = env.render()
-    assert len(frames) == N and frames[0].shape == (256, 256, 3)
-    np.testing.assert_array_equal(frames[1], batch.render()[1])
-    env.close()
-    assert batch.closed
-
-
-def test_frames_come_from_skrls_own_wrapper_as_well(make):
-    env = wrap_env(make(render_mode="rgb_array"), wrapper="gymnasium", verbose=False)
-    env.reset()
-    assert len(env.render()) == N
-
-
-def test_another_autoreset_mode_is_refused_with_the_remedy(make):
-    with pytest.raises(ValueError, match=r"skrl needs autoreset_mode='same_step', but this batch has 'next_step'"):
-        SkrlEnv(make(AutoresetMode.NEXT_STEP))
-
-
-def test_a_single_environment_is_refused_with_the_remedy():
-    with pytest.raises(ValueError, match="takes a batch"):
-        SkrlEnv(gymnasium.make("CartPole-v1"))
-
-
-def test_advantages_over_time_outs_are_refused(make, tmp_path):
+def test_advantages_over_time_outs_are_refused(record, tmp_path):
     with pytest.raises(ValueError, match="set it to True"):
-        agent_of(Adapted, SkrlEnv(make()), tmp_path, time_limit_bootstrap=False)
+        agent_of(Adapted, SkrlEnv(record()), tmp_path, time_limit_bootstrap=False)
 
 
-def test_an_agent_on_skrls_own_wrapper_is_told_what_to_give_it(make, tmp_path):
-    with pytest.raises(ValueError, match=r"no final_obs for 5 .*SkrlEnv\.make"):
-        train(Adapted, wrap_env(make(AutoresetMode.NEXT_STEP), wrapper="gymnasium", verbose=False), tmp_path)
-
-
-def test_agents_that_share_a_batch_are_refused(make, tmp_path):
-    env = SkrlEnv(make())
-    agents = [agent_of(Adapted, env, tmp_path / name) for name in "ab"]
-    for agent, share in zip(agents, (2, 3), strict=True):
-        agent.memory = RandomMemory(memory_size=ROLLOUT, num_envs=share, device="cpu")
-    cfg = {"timesteps": STEPS, "disable_progressbar": True, "close_environment_at_exit": False}
-    with pytest.raises(ValueError, match="without scopes"):
-        SequentialTrainer(cfg=cfg, env=env, agents=agents, scopes=[2, 3]).train()
+def test_an_agent_on_skrls_own_wrapper_is_told_what_to_give_it(record, tmp_path):
+    with pytest.raises(ValueError, match=r"no final_obs for 6 .*SkrlEnv\.make"):
+        train(Adapted, wrap_env(record(autoreset_mode="next_step"), wrapper="gymnasium", verbose=False), tmp_path)

@@ -5,8 +5,6 @@ from libraries import require
 
 require("tianshou")
 
-import importlib
-import sys
 from dataclasses import dataclass
 
 import numpy as np
@@ -206,19 +204,6 @@ def test_environments_that_are_not_stepped_stand_still(ledger, twin):
         np.testing.assert_array_equal(seen[index], pictures[: len(seen[index])])
 
 
-@pytest.mark.parametrize("kind", ["velocity", "holonomic", "waypoint"])
-def test_continuous_actions_are_passed_on(settings, opened, kind):
-    keywords = {**settings, "sensors": (), "actions": kind}
-    env = TianshouVecEnv(opened(BatchNavEnv(N, autoreset_mode="same_step", **keywords)))
-    twin = opened(BatchNavEnv(N, autoreset_mode="disabled", **keywords))
-    env.reset(seed=0)
-    twin.reset(seed=0)
-    rows = np.array([0, 2])
-    actions = np.full((N, *twin.single_action_space.shape), 0.5, np.float32)
-    seen = env.step(actions[rows], id=rows)[0]
-    np.testing.assert_array_equal(seen[GOAL], twin.step(actions)[0][GOAL][rows])
-
-
 def test_an_episode_that_has_ended_is_reset_without_another_one_beginning(ledger):
     env = TianshouVecEnv(ledger)
     env.reset(seed=0)
@@ -240,32 +225,6 @@ def test_seeds_are_those_of_the_batch(ledger, twin):
     assert observation.depth.shape == (2, 8, 8, 1)
 
 
-def test_frames_spaces_and_the_end(settings):
-    batch = BatchNavEnv(N, autoreset_mode="same_step", render_mode="rgb_array", **settings)
-    env = TianshouVecEnv(batch)
-    assert len(env) == N and env.action_space == [batch.single_action_space] * N
-    assert env.observation_space == [batch.single_observation_space] * N
-    env.reset()
-    assert [frame.shape for frame in env.render()] == [(256, 256, 3)] * N
-    with pytest.raises(ValueError, match="share it; leave out id="):
-        env.set_env_attr("render_mode", None, id=[0])
-    env.close()
-    assert batch.closed
-
-
-@pytest.mark.parametrize("mode", ["next_step", "disabled"])
-def test_other_autoreset_modes_are_refused_with_the_remedy(settings, mode):
-    with pytest.raises(ValueError, match=r"tianshou needs .*autoreset_mode='same_step'"):
-        TianshouVecEnv(BatchNavEnv(N, autoreset_mode=mode, **settings))
-
-
 def test_episodes_that_run_once_are_refused_with_the_remedy(settings):
     with pytest.raises(ValueError, match="episode_order='random'"):
         TianshouVecEnv(BatchNavEnv(N, autoreset_mode="same_step", episode_order="once", **settings))
-
-
-def test_without_tianshou_the_error_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "tianshou.data", None)
-    monkeypatch.delitem(sys.modules, "gym_batchnav.adapters.tianshou")
-    with pytest.raises(ModuleNotFoundError, match=r"gym-batchnav\[tianshou\]"):
-        importlib.import_module("gym_batchnav.adapters.tianshou")
