@@ -20,7 +20,7 @@ from gym_batchnav.env.settings import check_choice
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.library.sources import SceneSpec, scene_sources
-from gym_batchnav.preparation.residents import ENVS_PER_SCENE, FEW_SCENES
+from gym_batchnav.library.workers import ALL_RESIDENT, ENVS_PER_SCENE
 from gym_batchnav.render.cost import resident_cost
 from gym_batchnav.system.calibration import calibrate
 from gym_batchnav.system.extras import needs_extra
@@ -319,7 +319,7 @@ def candidates(
 def defaults(situation: Situation, renderer: str, resolution: tuple[int, int] = (64, 64)) -> SpeedSettings:
     """Return the settings of a user who chooses none."""
     num_scenes = situation.scenes[0]
-    resident = num_scenes if num_scenes <= FEW_SCENES else min(-(-DEFAULT_ENVS // ENVS_PER_SCENE), num_scenes)
+    resident = num_scenes if num_scenes <= ALL_RESIDENT else min(-(-DEFAULT_ENVS // ENVS_PER_SCENE), num_scenes)
     return SpeedSettings(DEFAULT_ENVS, resident, situation.cores, renderer, *resolution)
 
 

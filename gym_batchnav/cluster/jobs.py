@@ -13,15 +13,15 @@ from typing import Any
 from gym_batchnav.cluster.shards import SharedFolder, run_shards, shared
 from gym_batchnav.collect.collector import Collected, collect
 from gym_batchnav.collect.folder import ASIDE
+from gym_batchnav.evaluation.comparison import BLIND, Asked, Comparison, make_comparison
 from gym_batchnav.evaluation.named_agents import user_file
+from gym_batchnav.evaluation.shards import columns_of, differences, take_results
 from gym_batchnav.library.cache import DiskCache
+from gym_batchnav.library.prepare import NavigationPreparer
 from gym_batchnav.library.sources import scene_sources, with_absolute_paths
-from gym_batchnav.preparation.navigation import NavigationPreparer
-from gym_batchnav.preparation.pool import prepare_all
+from gym_batchnav.library.workers import prepare_all
 from gym_batchnav.system.parts import Part
-from gym_batchnav.train.chosen_agents import BLIND
-from gym_batchnav.train.comparison import Asked, Comparison, make_comparison
-from gym_batchnav.train.comparison_shards import columns_of, differences, take_results
+from gym_batchnav.train.policy_agent import load_agent
 
 MOST_PARTS = 512  # of a collection, each of which loads its scenes
 
@@ -59,7 +59,7 @@ def evaluate_on(address: str, comparison: Comparison, num_cpus: int | None = Non
 def _evaluate(asked: Asked, files: Mapping[str, bytes], shard: Part) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the protocol card and, by agent, the columns of a shard's episodes."""
     with tempfile.TemporaryDirectory() as folder:
-        comparison = make_comparison(asked.with_files(_written(files, Path(folder))))
+        comparison = make_comparison(asked.with_files(_written(files, Path(folder))), load_agent)
         try:
             comparison.run(asked.seed, shard)
             return comparison.protocol(), {name: columns_of(one) for name, one in comparison.results.items()}

@@ -15,9 +15,9 @@ from gym_batchnav.cli.cluster import check_one_division
 from gym_batchnav.cluster import jobs, shards
 from gym_batchnav.cluster.shards import SharedFolder, _cause, _on_node, _resources, version_here
 from gym_batchnav.library.cache import DiskCache
+from gym_batchnav.library.prepare import NavigationPreparer
 from gym_batchnav.library.sources import scene_sources
-from gym_batchnav.preparation.navigation import NavigationPreparer
-from gym_batchnav.preparation.worker import PreparationWorker
+from gym_batchnav.library.workers import PreparationWorker
 from gym_batchnav.scene.save import save_glb
 from gym_batchnav.system.parts import Part, all_parts
 
@@ -48,9 +48,10 @@ def contents(folder):
 def test_an_evaluation_equals_that_of_one_process(nodes, tmp_path, monkeypatch):
     torch = pytest.importorskip("torch", reason="torch is not installed")
     pytest.importorskip("safetensors", reason="safetensors is not installed")
+    from gym_batchnav.evaluation.world import PolicyAbout
     from gym_batchnav.geometry import Camera
     from gym_batchnav.train.policy import make_policy
-    from gym_batchnav.train.policy_file import PolicyAbout, save_policy
+    from gym_batchnav.train.policy_file import save_policy
 
     save_glb(box_room("hall"), tmp_path / "hall.glb")
     about = PolicyAbout(
@@ -98,7 +99,7 @@ def test_scenes_are_prepared_and_refused_as_by_one_process(nodes, tmp_path):
 
 def test_the_users_policy_files_travel_and_names_of_agents_do_not(tmp_path, monkeypatch):
     pytest.importorskip("torch", reason="torch is not installed")
-    from gym_batchnav.train.comparison import Asked
+    from gym_batchnav.evaluation.comparison import Asked
 
     monkeypatch.chdir(tmp_path)
     for name in ("random", "follower", "mapper", "blind", "pointnav_depth", "mine.safetensors"):
