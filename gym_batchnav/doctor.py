@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -272,11 +273,11 @@ def _threads() -> dict[str, Any]:
     import numba
 
     config: Any = numba.config
-    try:
+    layer: str = "none"
+    count = config.NUMBA_NUM_THREADS
+    with suppress(ValueError):
         count = numba.get_num_threads()  # loads the layer
         layer = numba.threading_layer()
-    except ValueError:
-        count, layer = config.NUMBA_NUM_THREADS, "none"
     names = ("NUMBA_NUM_THREADS", *_LAYER_VARIABLES, "OMP_NUM_THREADS", "OMP_WAIT_POLICY")
     set_here = {name: os.environ[name] for name in names if name in os.environ}
     return {"numba": count, "layer": layer, "cores": num_processors(), "variables": set_here}

@@ -151,7 +151,8 @@ def _on_node(work: Callable[[Part], T], shard: Part, version: str, num_cpus: int
             "command runs: install the same version on all nodes"
         )
     limit_processors(num_cpus)
-    numba.set_num_threads(min(num_processors(), numba.config.NUMBA_NUM_THREADS))
+    config: Any = numba.config  # its attributes are created at import, which mypy does not see
+    numba.set_num_threads(min(num_processors(), config.NUMBA_NUM_THREADS))
     return work(shard)
 
 
