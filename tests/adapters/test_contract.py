@@ -38,6 +38,7 @@ def test_seeds_steps_ends_and_measures_are_those_of_the_batch(driver, make, acti
     ended = 0
     for seed in (3, 4):
         env = driver.adapt(make(**keywords), seed)
+        assert driver.action_space(env) == twin.single_action_space
         first = driver.reset(env, seed)
         observation, _ = twin.reset(seed=driver.seed(seed, N))
         np.testing.assert_array_equal(first, observation[GOAL])
@@ -62,7 +63,6 @@ def test_spaces_frames_and_the_end(driver, make):
     batch = make(render_mode="rgb_array", renderer="embree")
     env = driver.kind(batch)
     driver.reset(env, 0)
-    assert driver.action_space(env) == batch.single_action_space
     frames = list(driver.frames(env))
     assert [frame.shape for frame in frames] == [(256, 256, 3)] * N
     np.testing.assert_array_equal(frames, batch.render())

@@ -199,15 +199,6 @@ def test_the_example_prints_what_happened_on_two_nodes(cluster, tmp_path, monkey
     assert Path(saved.split()[-1]).is_dir()
 
 
-def test_why_another_mode_is_refused(cluster, tmp_path):
-    """RLlib takes the first step of an episode for the one that begins it."""
-    creator = partial(make_ledger, wrap=lambda env: env)
-    train(config_of(tmp_path, creator, num_env_runners=0, autoreset_mode="same_step"), iterations=1)
-    ((truth,), (seen,)) = (read(tmp_path / name).values() for name in ("truth", "rllib"))
-    assert len(seen) < len(truth)  # those of one step go unnoticed
-    assert sum(row[0][1] for row in seen) < sum(row[0][1] for row in truth)
-
-
 def test_single_environments_are_refused_with_the_remedy(cluster, tmp_path):
     config = config_of(tmp_path, make_batch, num_env_runners=0)
     with pytest.raises(ValueError, match="gym_env_vectorize_mode='vector_entry_point'"):

@@ -8,7 +8,6 @@ require("skrl")
 import numpy as np
 import pytest
 import torch
-from gymnasium.vector import AutoresetMode
 from skrl.agents.torch.dqn import DQN, DQN_CFG
 from skrl.agents.torch.ppo import PPO, PPO_CFG
 from skrl.envs.wrappers.torch import wrap_env
@@ -74,10 +73,6 @@ class Snapshots:
 
 
 class Adapted(Snapshots, FinalObservations, PPO):
-    pass
-
-
-class Plain(Snapshots, PPO):
     pass
 
 
@@ -169,18 +164,6 @@ def test_statistics_are_those_of_the_episodes(record, tmp_path):
             truth = {step: reduce([getattr(one, of) for one in ended]) for step, ended in by_step.items() if step > 2}
             assert written.keys() == truth.keys() and len(truth) > 20
             np.testing.assert_allclose(list(written.values()), list(truth.values()), atol=1e-5)
-
-
-@pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP])
-def test_why_skrl_is_not_given_a_batch_as_it_is(record, tmp_path, mode):
-    """In one mode it bootstraps from the next episode, in the other it counts the step that begins one."""
-    batch = record(autoreset_mode=mode)
-    found, _ = episodes(train(Plain, wrap_env(batch, wrapper="gymnasium", verbose=False), tmp_path))
-    truth = expected(batch)
-    assert len(found) == len(truth)
-    lengths_agree = [row[:4] for row in found] == [row[:4] for row in truth]
-    returns_agree = np.allclose([row[4] for row in found], [row[4] for row in truth], atol=1e-5)
-    assert (lengths_agree, returns_agree) == (mode == AutoresetMode.SAME_STEP, mode == AutoresetMode.NEXT_STEP)
 
 
 def test_agents_with_replay_store_final_observations_and_act_on_first_ones(record, tmp_path):

@@ -223,6 +223,8 @@ def test_seeds_are_those_of_the_batch(ledger, twin):
     observation, infos = env.reset([2, 4], seed=11)
     assert [info["episode_index"] for info in infos] == seeded["episode_index"][[2, 4]].tolist()
     assert observation.depth.shape == (2, 8, 8, 1)
+    with pytest.raises(ValueError, match="share it; leave out id="):
+        env.set_env_attr("render_mode", None, id=[0])
 
 
 def test_episodes_that_run_once_are_refused_with_the_remedy(settings):
