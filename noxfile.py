@@ -25,7 +25,7 @@ WRAPPERS_NEED = ("torch", "array-api-compat", "moviepy", "pygame", "opencv-pytho
 GYMNASIUM_TESTS = (
     "env/test_batch_env.py",
     "env/test_wrappers.py",
-    "testing/test_check.py",
+    "test_testing.py",
     "env/test_single.py",
     "env/test_flat.py",
 )
