@@ -13,7 +13,7 @@ from typing import Any
 from gym_batchnav.cluster.shards import SharedFolder, run_shards, shared
 from gym_batchnav.collect.collector import Collected, collect
 from gym_batchnav.collect.folder import ASIDE
-from gym_batchnav.evaluation.comparison import BLIND, Asked, Comparison, make_comparison
+from gym_batchnav.evaluation.comparison import BLIND, Asked, Comparison, TrainedAgent, make_comparison
 from gym_batchnav.evaluation.named_agents import user_file
 from gym_batchnav.evaluation.shards import columns_of, differences, take_results
 from gym_batchnav.library.cache import DiskCache
@@ -21,7 +21,6 @@ from gym_batchnav.library.prepare import NavigationPreparer
 from gym_batchnav.library.sources import scene_sources, with_absolute_paths
 from gym_batchnav.library.workers import prepare_all
 from gym_batchnav.system.parts import Part
-from gym_batchnav.train.policy_agent import load_agent
 
 MOST_PARTS = 512  # of a collection, each of which loads its scenes
 
@@ -59,12 +58,19 @@ def evaluate_on(address: str, comparison: Comparison, num_cpus: int | None = Non
 def _evaluate(asked: Asked, files: Mapping[str, bytes], shard: Part) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the protocol card and, by agent, the columns of a shard's episodes."""
     with tempfile.TemporaryDirectory() as folder:
-        comparison = make_comparison(asked.with_files(_written(files, Path(folder))), load_agent)
+        comparison = make_comparison(asked.with_files(_written(files, Path(folder))), _load)
         try:
             comparison.run(asked.seed, shard)
             return comparison.protocol(), {name: columns_of(one) for name, one in comparison.results.items()}
         finally:
             comparison.close()
+
+
+def _load(path: Path, sample_seed: int | None, allow_mismatch: bool) -> TrainedAgent:
+    """Load the agent of a policy file, for which alone a node needs torch."""
+    from gym_batchnav.train.policy_agent import load_agent
+
+    return load_agent(path, sample_seed, allow_mismatch)
 
 
 def contents_of(asked: Asked) -> dict[str, bytes]:
