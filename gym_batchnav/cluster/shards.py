@@ -61,7 +61,7 @@ def connected(address: str) -> Iterator[Any]:
 def run_shards(
     work: Callable[[Part], T], address: str, what: str, most: int, num_cpus: int | None = None
 ) -> dict[Part, T]:
-    """Run all shards of some work on a Ray cluster, with a display of the progress on standard error.
+    """Run all shards of some work on a Ray cluster and return the results, with a display of the progress.
 
     Ctrl-C ends all tasks. Nodes that join later take part.
 
@@ -73,9 +73,6 @@ def run_shards(
         most: The largest sensible number of shards; fewer are made on a small cluster, four for each task that can
             run at once.
         num_cpus: Processors of each task; by default those of the smallest node, divided by its GPUs.
-
-    Returns:
-        The results.
 
     Raises:
         ValueError: ``num_cpus`` is below 1 or more than any node has, or nodes have another version of this package.
@@ -167,8 +164,8 @@ def _resources(nodes: list[dict[str, Any]], num_cpus: int | None) -> tuple[int, 
     gpus = min(1, *(int(one.get("GPU", 0)) for one in found))
     smallest = min(max(1, int(one["CPU"]) // max(int(one.get("GPU", 0)), 1)) for one in found)
     each = smallest if num_cpus is None else num_cpus
-    if not 1 <= each <= max(one["CPU"] for one in found):
-        largest = int(max(one["CPU"] for one in found))
+    largest = int(max(one["CPU"] for one in found))
+    if not 1 <= each <= largest:
         raise ValueError(f"num_cpus={each}: a task takes from 1 processor to the {largest} of the largest node")
     fitting = [int(one["CPU"]) // each for one in found]
     if gpus:
