@@ -85,7 +85,8 @@ def run_shards(
         shards = all_parts(max(1, min(most, SHARDS_PER_PLACE * places)))
         task = ray.remote(num_cpus=each, num_gpus=gpus, max_retries=MAX_RETRIES)(_on_node)
         stored = ray.put(work)
-        waiting = {task.remote(stored, shard, version_here(), each): shard for shard in shards}
+        version = version_here()
+        waiting = {task.remote(stored, shard, version, each): shard for shard in shards}
         results: dict[Part, T] = {}
         try:
             with late_progress(what, len(shards)) as done:
