@@ -70,7 +70,8 @@ def _load(path: Path, sample_seed: int | None, allow_mismatch: bool) -> TrainedA
     """Load the agent of a policy file, for which alone a node needs torch."""
     from gym_batchnav.train.policy_agent import load_agent
 
-    return load_agent(path, sample_seed, allow_mismatch)
+    agent: Any = load_agent(path, sample_seed, allow_mismatch)  # which has the description of its file
+    return agent
 
 
 def contents_of(asked: Asked) -> dict[str, bytes]:
