@@ -49,7 +49,7 @@ def warm_up(processes: int | None = None, renderer: str = "auto") -> Compiled:
         renderer: Name of the renderer; ``"auto"`` is the one that environments choose on this machine.
 
     Raises:
-        ValueError: There is no such renderer.
+        ValueError: If the renderer is unknown.
     """
     if renderer not in RENDERERS:
         raise ValueError(f"renderer={renderer!r}: choose one of {', '.join(map(repr, RENDERERS))}")

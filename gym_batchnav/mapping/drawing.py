@@ -39,7 +39,7 @@ class Maps(NamedTuple):
 
 
 class View(NamedTuple):
-    """What the depth of a pinhole camera means.
+    """The meaning of the depth of a pinhole camera.
 
     Attributes:
         tan_half_width: Half the width of the image plane at unit distance.

@@ -66,7 +66,7 @@ class KernelFiles(caching.IndexDataCacheFile):
 
 
 class KernelLocator(caching._CacheLocator):  # Numba has no public class to derive from
-    """Where Numba stores the machine code of a kernel, for one that is in this package."""
+    """The folder of the machine code of a kernel, for kernels of this package."""
 
     def __init__(self, function: Callable[..., Any], file: Path, base: Path) -> None:
         self._line = function.__code__.co_firstlineno

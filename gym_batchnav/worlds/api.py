@@ -89,7 +89,7 @@ class Team:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BodyMotion:
-    """What moving bodies read and write: W worlds and the columns of their own bodies in them.
+    """The state that moving bodies read and write: W worlds and the columns of their own bodies in them.
 
     Attributes:
         columns: The bodies' columns in ``state``.
@@ -153,7 +153,7 @@ class MovingBodies(Protocol):
         num: Number of bodies per world.
         shape: ``"robot"``, ``"person"`` or ``"dog"``; or one for each body.
         radius: Of the disc that blocks others, metres; or one for each body.
-        is_fixed: Whether the bodies go their way whatever is in it; agents stop at them.
+        is_fixed: Whether the bodies never yield, so that agents stop at them.
     """
 
     num: int

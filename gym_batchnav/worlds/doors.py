@@ -21,7 +21,7 @@ MARGIN = 0.02  # metres that it leaves between its leaf and them
 class Doors(MovingBodies):
     """Doors of 0.9 m, for scenes whose doorways are open.
 
-    A door swings open, away from who comes near, stays open while somebody is near, and closes afterwards. It stops
+    A door swings open, away from whoever approaches, stays open while anyone is near, and closes afterwards. It stops
     before it touches somebody. Others cannot walk through its leaf, which is a row of discs. A world has at most 64
     bodies, and a door counts as four.
 

@@ -1,4 +1,4 @@
-"""Logs: what all bodies of a world did in an episode, in a file, and bodies that do it again."""
+"""Logs: the motion of all bodies of a world in an episode, in a file, and bodies that repeat it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ MAX_STEPS = 10**6
 HURRY = 1.5  # a reactive body walks at most this much faster than it ever did in the log
 WINDOW = 16  # rows of the log by which a reactive body may get on in a step
 PARTS = ("agents", "episodes", "memory", "worlds")  # of a state
-_MAX_ARRAYS = 1000
+_ARRAYS = ("radius", "position", "heading", "present", "actions")
+_MAX_ARRAYS = 1000  # of a file
 _STATE = "state."  # before the names of the arrays of the state, in a file
 _FORMAT = "gym_batchnav world log 1"
 _MAX_REASON = 300  # characters of a reason, which may quote the file
@@ -32,7 +33,7 @@ _MAX_REASON = 300  # characters of a reason, which may quote the file
 
 @dataclass(frozen=True, repr=False, eq=False)
 class WorldLog:
-    """What the B bodies of a world did in an episode of T steps: first its M agents, then those that no policy moves.
+    """A record of all that the B bodies of a world did in an episode of T steps: first its M agents, then those that no policy moves.
 
     Row 0 of an array [T + 1, ...] is the beginning, and row t + 1 follows step t.
 
@@ -118,7 +119,7 @@ class WorldLog:
             "scene": np.array(self.scene),
             "seconds": np.array(self.seconds, np.float64),
             "shapes": np.array(self.shapes),
-            **{name: getattr(self, name) for name in ("radius", "position", "heading", "present", "actions")},
+            **{name: getattr(self, name) for name in _ARRAYS},
             **{f"{_STATE}{part}.{name}": one for part, arrays in self.state.items() for name, one in arrays.items()},
         }
         buffer = io.BytesIO()
@@ -146,7 +147,7 @@ class WorldLog:
     def _of(cls, arrays: dict[str, np.ndarray]) -> WorldLog:
         """Return the log of the arrays of a file."""
         if _text(arrays["format"]) != _FORMAT:
-            raise ValueError(f"it is no {_FORMAT!r}")
+            raise ValueError(f"it is not a {_FORMAT!r}")
         state: dict[str, dict[str, np.ndarray]] = {"memory": {}}
         for key, array in arrays.items():
             if key.startswith(_STATE):
@@ -160,11 +161,7 @@ class WorldLog:
             scene=_text(arrays["scene"]),
             seconds=float(arrays["seconds"]),
             shapes=tuple(shapes.tolist()),
-            radius=arrays["radius"],
-            position=arrays["position"],
-            heading=arrays["heading"],
-            present=arrays["present"],
-            actions=arrays["actions"],
+            **{name: arrays[name] for name in _ARRAYS},
             state=state,
         )
 
@@ -218,14 +215,14 @@ def _read_arrays(path: Path) -> dict[str, np.ndarray]:
                 member.filename.removesuffix(".npy"): array_of_npy(file.read(member), "biufU") for member in members
             }
     except zipfile.BadZipFile as error:
-        raise ValueError(f"it is no .npz file: {error}") from error
+        raise ValueError(f"it is not a .npz file: {error}") from error
 
 
 @dataclass(frozen=True, eq=False)
 class LoggedBodies(MovingBodies):
     """The bodies of a log, in the scene where they were recorded.
 
-    By default they go their way whatever is in it, and agents stop at them. Reactive bodies walk along their logged
+    By default they never yield, and agents stop at them. Reactive bodies walk along their logged
     paths, wait where others stop them, and then hurry after where the log has them. After the end of the log they stand
     where it ends, or are absent if they were.
 
@@ -234,7 +231,7 @@ class LoggedBodies(MovingBodies):
     ``reset(options={"episode_index": ...})``.
 
     Attributes:
-        log: What they did.
+        log: Their motion.
         reactive: Whether others can stop them.
         without: Columns of the log that are left out.
 
@@ -275,7 +272,7 @@ class LoggedBodies(MovingBodies):
 
     @property
     def is_fixed(self) -> bool:  # type: ignore[override]
-        """Whether they go their way whatever is in it."""
+        """Whether they never yield."""
         return not self.reactive
 
     @cached_property
@@ -292,7 +289,7 @@ class LoggedBodies(MovingBodies):
 
     @cached_property
     def _found(self) -> WeakKeyDictionary[NavMesh, np.ndarray]:
-        """What ``_polygons`` has found, by navmesh; it depends on the log alone, so that batches may share it."""
+        """The results of ``_polygons`` by navmesh; they depend on the log alone, so that batches may share them."""
         return WeakKeyDictionary()
 
     def _polygons(self, navmesh: NavMesh) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""What moving bodies look like: robots, people, dogs and doors, made of simple solids and told apart by colours.
+"""The looks of moving bodies: robots, people, dogs and doors, made of simple solids and told apart by colours.
 
 A shape stands on the origin and looks along -z, as an agent of heading 0 does.
 """

@@ -1,4 +1,4 @@
-"""What the agents see of each other and of other bodies."""
+"""The bodies that agents see: each other and those that no policy moves."""
 
 from __future__ import annotations
 

@@ -233,7 +233,7 @@ class Worlds:
         self.state.heading[:, ours] = agents.heading.reshape(shape)
 
     def put_agents(self, indices: np.ndarray, agents: AgentState) -> None:
-        """Take note that agents ``indices`` [M] were put elsewhere, which is no motion of theirs."""
+        """Record that agents ``indices`` [M] were teleported, which does not count as motion."""
         self.copy_agents(agents)
         world, column = np.divmod(indices, self.num_agents)
         self.state.previous[world, column] = self.state.position[world, column]

@@ -197,7 +197,7 @@ def test_a_preparers_refusal_costs_one_scene_before_anybody_is_there() -> None:
     library.join()
     with pytest.raises(ValueError, match="nothing to walk on"):
         library.add_preparer(prepare)
-    assert names_in_lanes(library) == ["scene_0", "scene_1", "scene_2"]
+    assert names_in_lanes(library) == ["scene_0", "scene_1", "scene_2"] and not library.stats()["refused"]
 
 
 @dataclass(frozen=True)
@@ -246,14 +246,6 @@ def test_a_preparer_that_finds_no_scene_changes_nothing(preparer: Refuses, probl
     library.restart(agents.key, 1)
     other.restart(others.key, 1)
     assert names_in_lanes(library) == names_in_lanes(other)
-
-
-def test_a_refused_scene_among_agents_is_not_left_out_later() -> None:
-    library = SceneLibrary(sources_of(2))
-    library.put(1, named("mine"))
-    with pytest.warns(UserWarning), pytest.raises(ValueError, match="nothing to walk on"):
-        library.add_preparer(Refuses(("scene_0", "mine")))
-    assert library.stats()["refused"] == {} and library.stats()["resident"] == ("scene_0", "mine")
 
 
 def test_a_preparer_that_comes_while_a_scene_loads_is_not_forgotten() -> None:
@@ -375,8 +367,8 @@ def test_stats_tell_who_comes_and_who_leaves() -> None:
     assert "mine" in parts()[0] and parts()[2] == () and first not in parts()[0]
 
 
-@pytest.mark.parametrize("error", [OSError(116, "Stale file handle"), MemoryError("no room")], ids=repr)
-def test_what_may_pass_is_tried_again_at_the_next_turn(error: Exception) -> None:
+def test_what_may_pass_is_tried_again_at_the_next_turn() -> None:
+    error = OSError(116, "Stale file handle")
     faulty = {"scene_2"}
 
     def load(name: str) -> Scene:

@@ -15,33 +15,6 @@ from gym_batchnav.library.prepare import NavigationPreparer
 from gym_batchnav.scene.save import save_glb
 from gym_batchnav.task.pointnav import PointNav
 
-
-def damage(name: str, array: np.ndarray) -> np.ndarray:
-    """An array of the same name that no kernel and no task may use."""
-    if array.dtype.kind == "f":
-        return np.full_like(array, np.nan)
-    return array[:0] if array.ndim else array
-
-
-@pytest.mark.parametrize("kind", ["navmesh-", "geodesics-", "episodes-"])
-def test_an_entry_that_does_not_validate_is_made_again(tmp_path, monkeypatch, kind):
-    preparer = NavigationPreparer(num_episodes=5, cache=DiskCache(tmp_path))
-    scene = box_room("room")
-    first = preparer(scene)
-    load = DiskCache.load
-
-    def damaged(self, key):
-        arrays = load(self, key)
-        if arrays is None or not key.startswith(kind):
-            return arrays
-        return {name: damage(name, array) for name, array in arrays.items()}
-
-    monkeypatch.setattr(DiskCache, "load", damaged)
-    again = preparer(scene)
-    np.testing.assert_array_equal(again.episode_set.start, first.episode_set.start)
-    assert again.navmesh.num_polygons == first.navmesh.num_polygons
-
-
 PER_EPISODE = ("start", "heading", "tour", "leg_distance", "nearest_goal", "view_index", "category")
 
 

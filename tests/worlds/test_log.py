@@ -73,7 +73,7 @@ def test_a_file_that_is_no_log_is_refused_by_name(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"other.npz': there is no such file"):
         WorldLog.load(path)
     path.write_bytes(b"PK nothing")
-    with pytest.raises(ValueError, match=r"other.npz' cannot be read: it is no .npz file"):
+    with pytest.raises(ValueError, match=r"other.npz' cannot be read: it is not a .npz file"):
         WorldLog.load(path)
     np.savez(path, position=POSITION)
     with pytest.raises(ValueError, match=r"other.npz' cannot be read: format is missing"):

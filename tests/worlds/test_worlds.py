@@ -193,22 +193,6 @@ def test_agents_see_each_other_but_not_themselves(cache_dir, renderer):
     env.close()
 
 
-@pytest.mark.opengl
-def test_renderers_agree_about_bodies(cache_dir):
-    pictures = {}
-    for renderer in ("embree", "opengl"):
-        env = make(8, cache_dir, sensors=("semantic", "depth", "rgb"), renderer=renderer, scenes="apartment_0")
-        env.reset(seed=1)
-        for _ in range(20):
-            observation, *_ = env.step(env.shortest_path_actions())
-        pictures[renderer] = observation
-        env.close()
-    one, other = pictures["embree"], pictures["opengl"]
-    assert (one["semantic"] != other["semantic"]).mean() < 0.01
-    assert (np.abs(one["rgb"].astype(int) - other["rgb"]).max(axis=-1) > 8).mean() < 0.01
-    assert (one["semantic"] >= 1_000_000).mean() > 0.005
-
-
 def test_people_walk_at_their_speeds_to_goal_after_goal(cache_dir):
     env = make(1, cache_dir, agents_per_world=1, bodies=(People(1, speed=(1.0, 1.0)),), scenes="apartment_0")
     env.reset(seed=5)
@@ -242,38 +226,23 @@ def test_wrong_worlds_are_refused(cache_dir, keywords, message):
         make(**{"num_envs": 4, "cache_dir": cache_dir, **keywords})
 
 
-def test_lidars_and_panoramas_show_other_agents(cache_dir):
-    """Beams 0.2 m above the floor meet the upright cylinder of radius 0.17 m that is the base of another robot."""
+def test_every_camera_shows_other_agents_but_not_its_own(cache_dir):
     cameras = {"lidar": Camera.lidar(720, eye_height=0.2), "around": Camera(128, 64, lens=Equirectangular())}
-    sensors = ("lidar/depth", "lidar/semantic", "lidar/normals", "lidar/points", "around/semantic")
+    sensors = ("lidar/depth", "lidar/semantic", "around/semantic")
     env = make(4, cache_dir, bodies=(), scenes="apartment_0", camera=cameras, sensors=sensors)
     env.reset(seed=0)
-    place = env.agents.position[0].astype(float)
-    around = np.radians(np.arange(0, 360, 10))
-    ways = 0.8 * np.stack([-np.sin(around), np.zeros(36), -np.cos(around)], axis=-1)
-    snapped = env.navmesh_of(0).snap(place + ways)
-    free = np.nonzero(np.linalg.norm(snapped - place - ways, axis=1) < 0.1)[0][0]
-    places = np.stack([place, snapped[free], *env.agents.position[2:]])
-    seen = env.set_pose(places, np.zeros(4), np.array([True, True, False, False]))
-    azimuth = np.radians((np.arange(720) + 0.5) / 2 - 180)  # to the right of -z
-    beams = np.stack([np.sin(azimuth), -np.cos(azimuth)], axis=-1)
-    center = (snapped[free] - place)[[0, 2]]
-    along = beams @ center
-    aside = np.linalg.norm(center - along[:, None] * beams, axis=1)
-    meets = (aside < 0.15) & (along > 0)
-    distance = along[meets] - np.sqrt(0.17**2 - aside[meets] ** 2)
+    place = env.agents.position[0]
+    ways = [[0.8, 0, 0], [-0.8, 0, 0], [0, 0, 0.8], [0, 0, -0.8]]
+    near = next(at for at in env.navmesh_of(0).snap(place + np.float32(ways)) if np.linalg.norm(at - place) > 0.7)
+    seen = env.set_pose(np.stack([place, near, place, place]), np.zeros(4), np.array([True, True, False, False]))
     shown = seen["lidar/semantic"][0, 0, :, 0] == 1_000_001
-    assert meets.sum() > 30 and shown[meets].all() and not shown[(aside > 0.18) | (along < 0)].any()
-    np.testing.assert_allclose(seen["lidar/depth"][0, 0, meets, 0], distance, atol=0.012)  # facets
-    points = seen["lidar/points"][0, 0, meets][:, [0, 2]]
-    np.testing.assert_allclose(points, place[[0, 2]] + distance[:, None] * beams[meets], atol=0.012)
-    normals = seen["lidar/normals"][0, 0, meets]  # the camera looks along -z, so x is right and z back
-    expected = (distance[:, None] * beams[meets] - center) / 0.17
-    assert (np.einsum("ij,ij->i", normals[:, [0, 2]], expected) > 0.97).all()
-    assert not (seen["lidar/semantic"][0] == 1_000_000).any()  # nobody sees itself
-    across = (seen["around/semantic"][0] == 1_000_001).any(axis=(0, 2))
-    column = int((np.arctan2(center[0], -center[1]) / (2 * np.pi) + 0.5) * 128) % 128
-    assert across[column] and across.mean() < 0.3
+    distance = np.linalg.norm(near - place)
+    np.testing.assert_allclose(seen["lidar/depth"][0, 0, shown, 0].min(), distance - 0.17, atol=0.012)  # its base
+    for key in ("lidar/semantic", "around/semantic"):
+        where = np.nonzero((seen[key][0] == 1_000_001).any(axis=(0, 2)))[0] + 0.5
+        angle = np.angle(np.exp(2j * np.pi * where / seen[key].shape[2]).mean()) - np.pi  # to the right of -z
+        assert np.cos(angle - np.arctan2(*(near - place)[[0, 2]] * [1, -1])) > 0.99
+        assert not (seen[key][0] == 1_000_000).any()
     env.close()
 
 
