@@ -218,17 +218,14 @@ def load_recipe(recipe: Recipe, disk: DiskCache | None) -> Scene:
     if disk is None:
         return recipe.complete(recipe.make())
     report_stage(f"{recipe.name}: reading from the cache")
-    arrays = disk.load(key)
-    if arrays is not None:
-        try:
-            scene = unpack_scene(arrays)
-            if recipe.is_current(scene, key):
-                return recipe.complete(scene)
-        except (ValueError, KeyError, TypeError):
-            pass  # an entry of another layout or a damaged one is replaced
-    scene = recipe.make()
-    disk.store(key, pack_scene(scene))
-    return recipe.complete(scene)
+
+    def read(arrays: Mapping[str, np.ndarray]) -> Scene:
+        scene = unpack_scene(arrays)
+        if not recipe.is_current(scene, key):
+            raise ValueError("its files have changed")
+        return scene
+
+    return recipe.complete(disk.recall(key, read, recipe.make, pack_scene))
 
 
 def files_of(scene: Scene) -> Mapping[str, str]:

@@ -1,6 +1,6 @@
 """Preparation of scenes in worker processes, which fill the disk cache, so that this process only has to read from it.
 
-The first half of this module runs in the process that steps, the second half in the workers.
+The first half of this module runs in the process that steps, and the second half in the workers.
 """
 
 from __future__ import annotations
@@ -78,15 +78,15 @@ def make_library(
         )
     if resident_scenes is None and not once and len(sources) > ALL_RESIDENT:
         resident_scenes = -(-num_envs // ENVS_PER_SCENE)
-    pool = PreparationPool(preparer)
+    worker = PreparationWorker(preparer)
     return SceneLibrary(
         sources,
         resident_scenes,
         rotate_every=rotate_every,
         deterministic=deterministic,
         max_scene_bytes=max_scene_bytes,
-        prepare_ahead=pool.prepare_ahead,
-        release_worker=pool.worker.release,
+        prepare_ahead=worker.prepare_ahead,
+        release_worker=worker.release,
     )
 
 
@@ -117,6 +117,7 @@ class PreparationWorker:
             raise ValueError("a PreparationWorker requires a preparer with a cache, which receives the results")
         self.timeout = timeout
         self.child = Child("the process that prepares scenes", dict.fromkeys(_ONE_THREAD, "1"))
+        self._preparer = preparer
         self._disk = disk
         self._request = {
             "settings": None if preparer.settings is None else asdict(preparer.settings),
@@ -178,6 +179,50 @@ class PreparationWorker:
         while thread.is_alive():
             thread.join(POLL)
         return self._store_mark(recipe, result)
+
+    def prepare_ahead(
+        self, sources: Sequence[SceneSource], niceness: int = 0, abandoned: Abandoned = never
+    ) -> list[Outcome]:
+        """Prepare scenes and wait for the results; scenes in memory need no preparation. A callback of SceneLibrary.
+
+        One or two scenes that the caller waits for are prepared in a thread of this process. Further processes run
+        while several scenes are needed at once.
+
+        Args:
+            sources: The scenes.
+            niceness: Priority of the work, 0 to 19.
+            abandoned: Returns whether the scenes are no longer needed.
+
+        Returns:
+            One outcome per source. If no process can be started, there is a warning and no error: this process prepares
+            the scene.
+        """
+        outcomes = [Outcome()] * len(sources)
+        missing = {
+            index: source
+            for index, source in enumerate(sources)
+            if source.recipe is not None and not self.is_prepared(source.recipe)
+        }
+        if abandoned is never and len(missing) <= WAITED_HERE:
+            for index, source in missing.items():
+                assert source.recipe is not None
+                try:
+                    outcomes[index] = Outcome(None, self.prepare_here(source.recipe))
+                except Exception as error:
+                    outcomes[index] = Outcome(error)
+            return outcomes
+        more = range(1, min(affordable_workers(), len(missing)))
+        workers = [self, *(PreparationWorker(self._preparer, self.timeout) for _ in more)]
+        try:
+            done, lost = _prepare_in(workers, list(missing.values()), niceness, abandoned)
+        finally:
+            for worker in workers[1:]:
+                worker.close()
+        for (index, source), outcome in zip(missing.items(), done, strict=True):
+            if outcome is None and lost is not None:
+                outcome = Outcome(None, (f"{lost}: scene {source.name!r} is prepared by the process that steps",))
+            outcomes[index] = outcome or Outcome()
+        return outcomes
 
     def is_prepared(self, recipe: Mapping[str, Any]) -> bool:
         """Return whether a scene has been prepared with these settings and its results are still in the cache."""
@@ -247,70 +292,6 @@ def prepare_scene(
                 ) from error
             warn_user(f"{error}: scene {source.name!r} is retried")
     raise AssertionError("unreachable")
-
-
-class PreparationPool:
-    """A pool that prepares scenes in worker processes; its methods are callbacks of a SceneLibrary.
-
-    One or two scenes that a caller waits for are prepared in a thread of this process. One worker is kept for the
-    scenes that rotation requests; others run while several scenes are needed at once.
-
-    Args:
-        preparer: Prepares the scenes; it needs a cache.
-        timeout: Limit of seconds per scene.
-
-    Attributes:
-        worker: The worker that is kept.
-    """
-
-    def __init__(self, preparer: NavigationPreparer, timeout: float = TIMEOUT) -> None:
-        self._preparer = preparer
-        self.worker = PreparationWorker(preparer, timeout)
-
-    def prepare_ahead(
-        self, sources: Sequence[SceneSource], niceness: int = 0, abandoned: Abandoned = never
-    ) -> list[Outcome]:
-        """Prepare scenes and wait for the results; scenes in memory need no preparation.
-
-        Args:
-            sources: The scenes.
-            niceness: Priority of the work, 0 to 19.
-            abandoned: Returns whether the scenes are no longer needed.
-
-        Returns:
-            One outcome per source. If no process can be started, there is a warning and no error: this process prepares
-            the scene.
-        """
-        outcomes = [Outcome()] * len(sources)
-        missing = {
-            index: source
-            for index, source in enumerate(sources)
-            if source.recipe is not None and not self.worker.is_prepared(source.recipe)
-        }
-        if abandoned is never and len(missing) <= WAITED_HERE:
-            for index, source in missing.items():
-                outcomes[index] = self._prepare_here(source)
-            return outcomes
-        more = range(1, min(affordable_workers(), len(missing)))
-        workers = [self.worker, *(PreparationWorker(self._preparer, self.worker.timeout) for _ in more)]
-        try:
-            done, lost = _prepare_in(workers, list(missing.values()), niceness, abandoned)
-        finally:
-            for worker in workers[1:]:
-                worker.close()
-        for (index, source), outcome in zip(missing.items(), done, strict=True):
-            if outcome is None and lost is not None:
-                outcome = Outcome(None, (f"{lost}: scene {source.name!r} is prepared by the process that steps",))
-            outcomes[index] = outcome or Outcome()
-        return outcomes
-
-    def _prepare_here(self, source: SceneSource) -> Outcome:
-        """Prepare a scene in this process."""
-        assert source.recipe is not None
-        try:
-            return Outcome(None, self.worker.prepare_here(source.recipe))
-        except Exception as error:
-            return Outcome(error)
 
 
 def prepare_all(

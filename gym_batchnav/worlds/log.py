@@ -33,7 +33,7 @@ _MAX_REASON = 300  # characters of a reason, which may quote the file
 
 @dataclass(frozen=True, repr=False, eq=False)
 class WorldLog:
-    """A record of all that the B bodies of a world did in an episode of T steps: first its M agents, then those that no policy moves.
+    """A record of the B bodies of a world in an episode of T steps: first its M agents, then those that none moves.
 
     Row 0 of an array [T + 1, ...] is the beginning, and row t + 1 follows step t.
 

@@ -266,7 +266,7 @@ def test_faults_in_10000_steps(make, tmp_path, monkeypatch):
         is_full = False
         give_up = time.monotonic() + 120
         while step < 10_000 or (len(env.library.stats()["refused"]) < 4 and time.monotonic() < give_up):
-            worker = env.library._loader._prepare_ahead.__self__.worker.child._process
+            worker = env.library._loader._prepare_ahead.__self__.child._process
             if of_a_lost_process():
                 if not is_full:
                     is_full = True

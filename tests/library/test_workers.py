@@ -17,7 +17,7 @@ from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.library.loader import SceneRefused
 from gym_batchnav.library.prepare import NavigationPreparer
 from gym_batchnav.library.sources import scene_sources
-from gym_batchnav.library.workers import PreparationFailed, PreparationPool, PreparationWorker, prepare_scene
+from gym_batchnav.library.workers import PreparationFailed, PreparationWorker, prepare_scene
 from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
 from gym_batchnav.scene.save import save_glb
 from gym_batchnav.system.child import ChildLost
@@ -216,13 +216,13 @@ def test_episodes_of_a_file_are_heeded(folder, tmp_path, preparer):
 
 
 def test_few_scenes_that_are_waited_for_need_no_process(folder, tmp_path):
-    pool = PreparationPool(NavigationPreparer(SETTINGS, num_episodes=5, cache=DiskCache(tmp_path)))
+    worker = PreparationWorker(NavigationPreparer(SETTINGS, num_episodes=5, cache=DiskCache(tmp_path)))
     room = source_of(folder / "room.glb")
     damaged = source_of(folder / "damaged.glb")
-    good, bad = pool.prepare_ahead([room, damaged])
-    assert good.error is None and pool.worker.is_prepared(room.recipe)
-    assert "scene 'damaged': it is cut short" in str(bad.error) and not pool.worker.is_prepared(damaged.recipe)
-    assert pool.worker.child._process is None
-    pool.prepare_ahead([source_of(folder / "wall.glb")], 0, lambda: False)  # nobody waits
-    assert pool.worker.child._process is not None
-    pool.worker.release()
+    good, bad = worker.prepare_ahead([room, damaged])
+    assert good.error is None and worker.is_prepared(room.recipe)
+    assert "scene 'damaged': it is cut short" in str(bad.error) and not worker.is_prepared(damaged.recipe)
+    assert worker.child._process is None
+    worker.prepare_ahead([source_of(folder / "wall.glb")], 0, lambda: False)  # nobody waits
+    assert worker.child._process is not None
+    worker.release()
