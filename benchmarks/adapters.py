@@ -124,14 +124,14 @@ class Adapter(NamedTuple):
 
 SAME_STEP = {"autoreset_mode": "same_step"}
 ADAPTERS = {
-    "scan": Adapter("gymnasium", {**SAME_STEP, "camera": SCAN_CAMERA, "reuse_buffers": True}, scan),
-    "image": Adapter("gymnasium", {**SAME_STEP, "reuse_buffers": True}, image),
+    "scan": Adapter("gymnasium", {**SAME_STEP, "camera": SCAN_CAMERA, "buffers": 2}, scan),
+    "image": Adapter("gymnasium", {**SAME_STEP, "buffers": 2}, image),
     "sb3": Adapter("stable_baselines3", SAME_STEP, sb3),
     "skrl": Adapter("skrl", SAME_STEP, skrl),
     "tianshou": Adapter("tianshou", SAME_STEP, tianshou),
     "rl_games": Adapter("rl_games", SAME_STEP, rl_games),
     "pufferlib": Adapter("pufferlib", SAME_STEP, pufferlib),
-    "rllib": Adapter("gymnasium", {"camera": SCAN_CAMERA, "reuse_buffers": True}, rllib),
+    "rllib": Adapter("gymnasium", {"camera": SCAN_CAMERA, "buffers": 2}, rllib),
     "torchrl": Adapter("torchrl", {"autoreset_mode": "disabled"}, torchrl),
 }
 

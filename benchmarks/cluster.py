@@ -33,6 +33,7 @@ from rich.table import Table
 
 from gym_batchnav.cluster.shards import SHARDS_PER_PLACE, connected, run_shards
 from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.config import Episodes
 from gym_batchnav.evaluation.agents import ShortestPathAgent
 from gym_batchnav.evaluation.evaluate import evaluate
 from gym_batchnav.system.parts import Part
@@ -115,8 +116,7 @@ def work(episodes: int, shard: Part) -> Shard:
         NUM_ENVS,
         scenes="procedural:0-3",
         sensors=(),
-        episode_order="once",
-        num_episodes=max(SIZES),
+        episodes=Episodes(order="once", count=max(SIZES)),
         autoreset_mode=None,
     )
     try:

@@ -14,6 +14,7 @@ import numpy as np
 
 from gym_batchnav import BatchNavEnv, DiscreteActions, VelocityActions
 from gym_batchnav.actions.api import Actions
+from gym_batchnav.env.config import Episodes
 from gym_batchnav.episodes.habitat import write_episodes
 from gym_batchnav.episodes.sampling import sample_episodes
 from gym_batchnav.evaluation.agents import ShortestPathAgent
@@ -44,7 +45,7 @@ def sample_file(folder: Path, episodes_per_scene: int) -> Path:
 
 def score(actions: str | Actions, episode_file: Path, **keywords: Any) -> dict[str, float]:
     """Run every episode once; return their number, and the means of success, SPL, steps and collisions."""
-    keywords = {"num_envs": 250, "sensors": (), "episode_order": "once", "episode_file": episode_file, **keywords}
+    keywords = {"num_envs": 250, "sensors": (), "episodes": Episodes(episode_file, order="once"), **keywords}
     env = BatchNavEnv(actions=actions, **keywords)
     episodes = evaluate(env, ShortestPathAgent())
     env.close()

@@ -40,9 +40,7 @@ def main() -> None:
         own: tuple[str | Sensor, ...] = ("depth", *sensors)
         library = batches[0].library if batches else None
         scenes = None if batches else given.scenes
-        env = BatchNavEnv(
-            given.num_envs, scenes=scenes, library=library, sensors=own, camera=Camera(32, 32), reuse_buffers=True
-        )
+        env = BatchNavEnv(given.num_envs, scenes=scenes, library=library, sensors=own, camera=Camera(32, 32), buffers=2)
         env.reset(seed=0)
         frames_per_second(env)
         batches.append(env)

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from gym_batchnav.actions.discrete import DiscreteActions
 from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.config import Episodes
 from gym_batchnav.evaluation.agents import Agent, ObjectOracleAgent, ShortestPathAgent
 from gym_batchnav.evaluation.evaluate import EvaluatedEpisodes, evaluate
 from gym_batchnav.protocols import PROTOCOLS, NavigationProtocol
@@ -48,8 +49,7 @@ def run(name: str, scenes: str, episodes_per_scene: int) -> EvaluatedEpisodes:
             "scenes": scenes,
             "sensors": (),
             "measures": (OracleSuccess(), TimedOut()),
-            "episode_order": "once",
-            "num_episodes": episodes_per_scene,
+            "episodes": Episodes(order="once", count=episodes_per_scene),
         },
     )
     try:

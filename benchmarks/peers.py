@@ -31,7 +31,7 @@ def gym_batchnav() -> tuple[str, Draw]:
     """Return a description of our scene and a function that draws frames of it."""
     from gym_batchnav.env.batch_env import BatchNavEnv
 
-    env = BatchNavEnv(256, scenes="apartments", sensors=("rgb",), reuse_buffers=True)
+    env = BatchNavEnv(256, scenes="apartments", sensors=("rgb",), buffers=2)
     env.reset(seed=0)
 
     def draw(frames: int) -> Any:

@@ -124,7 +124,7 @@ def transfers(batch: dict[str, torch.Tensor]) -> None:
 def measure_ppo(num_envs: int, seconds: float) -> None:
     """Train with the small policy and 32 x 32 depth, as the preset cpu, in the shipped apartments."""
     watch = Stopwatch(time.process_time)
-    env = BatchNavEnv(num_envs, camera=Camera(32, 32), autoreset_mode="same_step", reuse_buffers=True)
+    env = BatchNavEnv(num_envs, camera=Camera(32, 32), autoreset_mode="same_step", buffers=2)
     policy = make_policy("small", env.single_observation_space)
     config = PPOConfig(num_minibatches=4, optimizer="adamw", scale_learning_rate=False, normalize_advantages=True)
     ppo = PPO(env, policy, config)
@@ -216,7 +216,7 @@ def measure_stream(num_envs: int, seconds: float, samples_per_frame: float) -> N
         batch_size=32, sequence_length=2, capacity=1024, samples_per_frame=samples_per_frame, threads=1
     )
     learner = Learner()
-    keywords = {"num_envs": num_envs, "scenes": "apartments", "reuse_buffers": True}
+    keywords = {"num_envs": num_envs, "scenes": "apartments", "buffers": 2}
     env = BatchNavEnv(**keywords)
     turns = in_turns(env, settings)
     with BatchStream(keywords, settings) as stream:

@@ -23,6 +23,7 @@ import numpy as np
 import psutil
 
 from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.config import Scenes
 from gym_batchnav.geometry import view_matrices
 from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.library.library import SceneLibrary
@@ -67,7 +68,7 @@ def throughput(seconds: float) -> list[Bar]:
     bars = []
     for rotate_every in (250, 50):
         still = BatchNavEnv(256, scenes="procedural:0-7?area=80")
-        turning = BatchNavEnv(256, scenes="procedural:0-63?area=80", resident_scenes=8, rotate_every=rotate_every)
+        turning = BatchNavEnv(256, scenes=Scenes("procedural:0-63?area=80", resident=8, rotate_every=rotate_every))
         for env in (still, turning):
             env.reset(seed=0)
             steps(env, 20)
@@ -103,11 +104,12 @@ def loader(seconds: float, pace: int = 150) -> list[Bar]:
             cache = Path(folder, name)
             if envs:  # the scenes to begin with need not be made again
                 shutil.copytree(Path(folder, "no rotation"), cache)
-            keywords = {"scenes": "procedural:0-9999?area=80", "resident_scenes": 8, "rotate_every": rotate_every}
+            scenes = Scenes("procedural:0-9999?area=80", resident=8, rotate_every=rotate_every, cache_dir=cache)
+            library = None
             if name == "thread":
-                sources = scene_sources(keywords["scenes"], DiskCache(cache))
-                keywords = {"library": SceneLibrary(sources, 8, rotate_every=rotate_every)}
-            envs[name] = BatchNavEnv(256, cache_dir=cache, **keywords)
+                library = SceneLibrary(scene_sources(scenes.source, scenes.cache), 8, rotate_every=rotate_every)
+                scenes = Scenes(cache_dir=cache)
+            envs[name] = BatchNavEnv(256, scenes=scenes, library=library)
             envs[name].reset(seed=0)
         times: dict[str, list[np.ndarray]] = {name: [] for name in envs}
         late = dict.fromkeys(envs, 0.0)
@@ -155,8 +157,7 @@ def busy(seconds: float) -> list[Bar]:
     """Measure the steps per change of scene, relative to the requested steps, beside two busy processes."""
     hogs = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
     try:
-        env = BatchNavEnv(4, scenes="apartments", sensors=(), resident_scenes=2, rotate_every=50,
-                          max_episode_steps=100)  # fmt: skip
+        env = BatchNavEnv(4, scenes=Scenes(resident=2, rotate_every=50), sensors=(), max_episode_steps=100)
         env.reset(seed=0)
         steps(env, 1000)  # so that the first changes, which find their priority, do not count
         begun = env.library.stats()["swaps"]
@@ -181,9 +182,10 @@ def busy(seconds: float) -> list[Bar]:
 def memory(swaps: int = 200) -> list[Bar]:
     """Measure the resident memory after every swap except the first tenth."""
     env = BatchNavEnv(
-        64, scenes="procedural:0-63", resident_scenes=8, rotate_every=1, max_episode_steps=60,
-        deterministic_rotation=True,
-    )  # fmt: skip
+        64,
+        scenes=Scenes("procedural:0-63", resident=8, rotate_every=1, deterministic_rotation=True),
+        max_episode_steps=60,
+    )
     env.reset(seed=0)
     process = psutil.Process()
     sizes = []
@@ -215,7 +217,7 @@ def ready() -> list[Bar]:
     with tempfile.TemporaryDirectory() as cache:
         for what in ("cache not filled", "cache filled"):
             start = time.perf_counter()
-            env = BatchNavEnv(256, scenes="procedural:0-999", cache_dir=cache)
+            env = BatchNavEnv(256, scenes=Scenes("procedural:0-999", cache_dir=cache))
             env.reset(seed=0)
             seconds = time.perf_counter() - start
             print(f"1,000 scenes listed, {what}: ready in {seconds:.2f} s")
@@ -253,7 +255,7 @@ def slot() -> list[Bar]:
 
 def sharing() -> list[Bar]:
     """Compare N=1,024 agents in 32 scenes with the same number in one."""
-    shared = BatchNavEnv(1024, scenes="procedural:0-31", resident_scenes=32)
+    shared = BatchNavEnv(1024, scenes=Scenes("procedural:0-31", resident=32))
     shared.reset(seed=0)
     steps(shared, 5)
     many = []

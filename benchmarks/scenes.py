@@ -28,6 +28,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from gym_batchnav.env.config import Scenes
+
 ROOM = 5.0  # metres
 HEIGHT = 2.8
 DOOR = (1.2, 2.1)  # width and height
@@ -235,7 +237,7 @@ def first_frame(path: str, cache: str, sensor: str) -> dict[str, float]:
 
     begun = time.perf_counter()
     worked = time.process_time()
-    env = BatchNavEnv(16, scenes=path, cache_dir=cache, sensors=(sensor,))
+    env = BatchNavEnv(16, scenes=Scenes(path, cache_dir=cache), sensors=(sensor,))
     observation, _ = env.reset(seed=0)
     seconds = time.perf_counter() - begun
     processor_seconds = time.process_time() - worked

@@ -29,6 +29,7 @@ from rich.table import Table
 
 from gym_batchnav.actions.discrete import DiscreteActions
 from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.config import Episodes
 from gym_batchnav.evaluation.agents import STOP_CHANCE, Agent, ObjectOracleAgent, RandomAgent, ShortestPathAgent
 from gym_batchnav.evaluation.evaluate import evaluate
 from gym_batchnav.geometry import Camera, polar_goals
@@ -122,9 +123,9 @@ class Course:
             task=self.task,
             sensors=self.sensors,
             camera=self.camera,
-            turn_angle_deg=30,
+            actions=DiscreteActions(turn_angle_deg=30),
             max_episode_steps=self.max_episode_steps,
-            num_episodes=NUM_EPISODES,
+            episodes=NUM_EPISODES,
             autoreset_mode="same_step",
             **self.keywords,
             **keywords,
@@ -229,7 +230,7 @@ def learn(
 
 def scores_of(course: Course, agent: Agent) -> dict[str, float]:
     """Return the means of an agent's measures, and of its steps, in all episodes of the home, each run once."""
-    env = course.make_env(64, episode_order="once")
+    env = course.make_env(64, episodes=Episodes(order="once", count=NUM_EPISODES))
     episodes = evaluate(env, agent)
     env.close()
     means = {name: float(episodes.measures[name].mean()) for name in (course.score, *course.also)}

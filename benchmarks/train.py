@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +46,8 @@ def memory(num_envs: int, resident_scenes: int) -> dict[str, Any]:
         from gym_batchnav.train.ppo import PPO
         from gym_batchnav.train.run.presets import PRESETS
 
-    preset = PRESETS["cpu"]
-    env = preset.make_env(num_envs=num_envs, resident_scenes=resident_scenes, rotate_every=SETTLE_STEPS)
+    preset = replace(PRESETS["cpu"], resident_scenes=resident_scenes, rotate_every=SETTLE_STEPS)
+    env = preset.make_env(num_envs=num_envs)
     ppo = PPO(env, make_policy(preset.policy, env.single_observation_space), preset.ppo)
     torch.set_num_threads(preset.threads or 1)
     while env.library.stats()["swaps"] < resident_scenes:

@@ -19,6 +19,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 from unittest import mock
 
@@ -41,7 +42,7 @@ def work(policy: str, seconds: float, rounds: int) -> None:
 
     torch.set_num_threads(1)
     workers = Workers.from_environment()
-    env = PRESETS["cpu"].make_env(resident_scenes=4)
+    env = replace(PRESETS["cpu"], resident_scenes=4).make_env()
     ways = make_ways(env, policy, workers)
     rates: dict[str, list[float]] = {name: [] for name in ("alone", *ways)}
     alone = ways[NO_AVERAGING]

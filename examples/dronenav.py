@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from stable_baselines3 import PPO
 
+from gym_batchnav import Episodes
 from gym_batchnav.adapters.sb3 import NavEvalCallback, SB3VecEnv, evaluate_once
 
 HOMES = "procedural:{}?area=28&closed_doors=0&triangles=8000"
@@ -128,7 +129,7 @@ def main() -> None:
 
     args.out.mkdir(parents=True, exist_ok=True)
     env = make_env(args.num_envs, args.scenes)
-    held_out = make_env(50, args.held_out, episode_order="once", num_episodes=args.episodes)
+    held_out = make_env(50, args.held_out, episodes=Episodes(order="once", count=args.episodes))
     model = make_model(env, args.seed)
     env.seed(args.seed)
     curve = [report("before", model, held_out, 0)]

@@ -9,7 +9,7 @@ from pathlib import Path
 from stable_baselines3 import PPO
 from stable_baselines3.common.vec_env import VecMonitor, VecVideoRecorder
 
-from gym_batchnav import Camera
+from gym_batchnav import Camera, Episodes
 from gym_batchnav.adapters.sb3 import NavEvalCallback, SB3VecEnv, evaluate_once
 
 HOMES = "procedural:{}?area=28&closed_doors=0&triangles=8000"
@@ -37,7 +37,7 @@ def main() -> None:
 
     args.out.mkdir(parents=True, exist_ok=True)
     env = VecMonitor(make_env(args.num_envs, args.scenes), str(args.out / "episodes"), info_keywords=("spl",))
-    held_out = make_env(50, args.held_out, episode_order="once", num_episodes=25)
+    held_out = make_env(50, args.held_out, episodes=Episodes(order="once", count=25))
     model = PPO(
         "MultiInputPolicy", env, n_steps=64, batch_size=1024, n_epochs=4, learning_rate=1e-3, ent_coef=0.01,
         seed=args.seed, tensorboard_log=str(args.out), verbose=1,
@@ -57,7 +57,7 @@ def main() -> None:
 
 def film(model: PPO, scenes: str, folder: Path, length: int = 100) -> None:
     """Record the views of four agents."""
-    env = make_env(4, scenes, num_episodes=25, render_mode="rgb_array")
+    env = make_env(4, scenes, episodes=25, render_mode="rgb_array")
     env = VecVideoRecorder(env, str(folder), lambda step: step == 0, video_length=length, name_prefix="agents")
     observation = env.reset()
     for _ in range(length):

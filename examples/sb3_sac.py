@@ -11,7 +11,7 @@ import numpy as np
 from stable_baselines3 import SAC, TD3
 from stable_baselines3.common.noise import NormalActionNoise, VectorizedActionNoise
 
-from gym_batchnav import VelocityActions
+from gym_batchnav import Episodes, VelocityActions
 from gym_batchnav.adapters.sb3 import NavEvalCallback, SB3VecEnv, evaluate_once
 
 HOMES = "procedural:{}?area=28&closed_doors=0&triangles=8000"
@@ -55,7 +55,7 @@ def main() -> None:
 
     args.out.mkdir(parents=True, exist_ok=True)
     env = make_env(args.num_envs, args.scenes)
-    held_out = make_env(50, args.held_out, episode_order="once", num_episodes=50)
+    held_out = make_env(50, args.held_out, episodes=Episodes(order="once", count=50))
     model = make_model(args.algorithm, env, args.gradient_steps, args.seed)
     before = evaluate_once(model, held_out)
     print(f"before: success {before['success'].mean():.2f}, SPL {before['spl'].mean():.2f}", flush=True)

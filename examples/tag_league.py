@@ -17,6 +17,7 @@ import torch
 from stable_baselines3 import PPO
 from stable_baselines3.common.vec_env import VecMonitor
 
+from gym_batchnav import DiscreteActions
 from gym_batchnav.adapters.sb3 import SB3VecEnv
 from gym_batchnav.geometry import polar_goals
 from gym_batchnav.task.sensors import WalkScan
@@ -65,8 +66,8 @@ class Pathfinder:
 def make_worlds(num_worlds, scenes, **keywords):
     """Make a batch of worlds with a chaser and a runner each, who know where the other is and feel walls around."""
     return gymnasium.make_vec(
-        "BatchNav/Tag-v0", num_envs=2 * num_worlds, scenes=scenes, sensors=(WalkScan(),), num_episodes=200,
-        turn_angle_deg=30, max_episode_steps=50, **keywords,
+        "BatchNav/Tag-v0", num_envs=2 * num_worlds, scenes=scenes, sensors=(WalkScan(),), episodes=200,
+        actions=DiscreteActions(turn_angle_deg=30), max_episode_steps=50, **keywords,
     )  # fmt: skip
 
 

@@ -61,7 +61,7 @@ class Game(Tag):
 def make_worlds(num_worlds, config, autoreset_mode="same_step"):
     """Make a batch of worlds whose players do not see the walls."""
     return make_tag(
-        2 * num_worlds, task=Game(), scenes=config["scenes"], sensors=(), num_episodes=200,
+        2 * num_worlds, task=Game(), scenes=config["scenes"], sensors=(), episodes=200,
         autoreset_mode=autoreset_mode, max_episode_steps=config["episode_steps"],
     )  # fmt: skip
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gym_batchnav.actions.flight import FlightActions
     from gym_batchnav.actions.noise import LoCoBotNoise
     from gym_batchnav.env.batch_env import BatchNavEnv
+    from gym_batchnav.env.config import Episodes, Scenes
     from gym_batchnav.geometry import Camera, CameraJitter
     from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
     from gym_batchnav.noise.depth import RedwoodNoise
@@ -43,6 +44,7 @@ _EXPORTS = {
     "CameraJitter": "gym_batchnav.geometry",
     "DiscreteActions": "gym_batchnav.actions.discrete",
     "DroneNav": "gym_batchnav.task.dronenav",
+    "Episodes": "gym_batchnav.env.config",
     "Explore": "gym_batchnav.task.explore",
     "Flee": "gym_batchnav.task.flee",
     "FlightActions": "gym_batchnav.actions.flight",
@@ -61,6 +63,7 @@ _EXPORTS = {
     "RedwoodNoise": "gym_batchnav.noise.depth",
     "SaltAndPepperNoise": "gym_batchnav.noise.rgb",
     "Scene": "gym_batchnav.scene.scene",
+    "Scenes": "gym_batchnav.env.config",
     "Sensor": "gym_batchnav.task.api",
     "SensorTiming": "gym_batchnav.noise.timing",
     "SpeckleNoise": "gym_batchnav.noise.rgb",
@@ -78,6 +81,7 @@ __all__ = [
     "CameraJitter",
     "DiscreteActions",
     "DroneNav",
+    "Episodes",
     "Explore",
     "Flee",
     "FlightActions",
@@ -96,6 +100,7 @@ __all__ = [
     "RedwoodNoise",
     "SaltAndPepperNoise",
     "Scene",
+    "Scenes",
     "Sensor",
     "SensorTiming",
     "SpeckleNoise",

@@ -13,6 +13,7 @@ import numba
 import numpy as np
 
 from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.config import Scenes
 from gym_batchnav.geometry import Camera, view_matrices
 from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.library.library import SceneLibrary
@@ -28,14 +29,13 @@ TAPE_STEPS = 100
 
 
 def bench_step(
-    scenes: SceneSpec,
+    scenes: SceneSpec | Scenes,
     num_envs: int,
     seconds: float,
     *,
     sensors: tuple[str, ...] = ("depth",),
     camera: Camera | None = None,
     renderer: str = "auto",
-    resident_scenes: int | None = None,
     threads: int | None = None,
     progress: Callable[[float], None] | None = None,
     **env_keywords: Any,
@@ -52,7 +52,6 @@ def bench_step(
         sensors: The image sensors.
         camera: The agents' camera.
         renderer: Name of the renderer.
-        resident_scenes: K; None for all scenes.
         threads: Number of threads of Numba; None for all.
         progress: Called with the completed share, 0 to 1.
         **env_keywords: Further keywords of BatchNavEnv.
@@ -69,8 +68,7 @@ def bench_step(
         sensors=sensors,
         camera=camera,
         renderer=renderer,
-        resident_scenes=resident_scenes,
-        reuse_buffers=True,
+        buffers=2,
         **env_keywords,
     )
     with threads_of_numba(threads):

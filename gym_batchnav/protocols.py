@@ -1,8 +1,7 @@
 """The protocols of papers and challenges: camera, motion, noise, task and limits by name.
 
 ``gymnasium.make_vec("BatchNav/PointNav-v0", 64, protocol="pointnav-2021", scenes=...)`` has all of a protocol's
-settings; a keyword that is passed beside it takes the place of the protocol's. Scenes and episodes are the user's:
-``scenes=`` and ``episode_file=``.
+settings; keywords passed explicitly override them. Scenes and episodes are the user's: ``scenes=`` and ``episodes=``.
 
 Habitat counts the height of cameras from the navmesh, this package from the visible floor, which lies up to 0.2 m
 lower; see docs/from_habitat.md. In the protocols of Habitat, depth is zero where nothing is hit, as it is there.
@@ -11,7 +10,7 @@ lower; see docs/from_habitat.md. In the protocols of Habitat, depth is zero wher
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any
 
@@ -176,24 +175,6 @@ _ALL = (
     ),
 )
 PROTOCOLS: Mapping[str, NavigationProtocol] = {one.name: one for one in _ALL}
-
-
-def keywords_beside(protocol: NavigationProtocol, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keywords of a protocol together with those that the user has given, which take their place.
-
-    Lengths of steps and turns change the protocol's discrete actions. If sensors are given but no noise, the protocol's
-    noise stays with the sensors that are left.
-    """
-    brought = protocol.keywords()
-    merged = {**brought, **given}
-    motion = {name: given[name] for name in ("forward_step", "turn_angle_deg") if name in given}
-    if motion and "actions" not in given and isinstance(protocol.actions, DiscreteActions):
-        merged["actions"] = replace(protocol.actions, **motion)
-        merged = {name: value for name, value in merged.items() if name not in motion}
-    if "sensors" in given and "sensor_noise" not in given and protocol.sensor_noise is not None:
-        left = {name.rpartition("/")[2] for name in given["sensors"] if isinstance(name, str)}
-        merged["sensor_noise"] = {name: noise for name, noise in protocol.sensor_noise.items() if name in left} or None
-    return merged
 
 
 def protocol_of(protocol: str | NavigationProtocol) -> NavigationProtocol:

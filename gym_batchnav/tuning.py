@@ -16,7 +16,7 @@ import numpy as np
 import platformdirs
 
 from gym_batchnav.bench import bench_step
-from gym_batchnav.env.settings import check_choice
+from gym_batchnav.env.config import Scenes, check_choice
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.library.sources import SceneSpec, scene_sources
@@ -206,15 +206,13 @@ class Workload:
         """
         begun = time.perf_counter()
         figures = bench_step(
-            self.scenes,
+            Scenes(self.scenes, resident=settings.resident_scenes, max_triangles=self.max_triangles),
             settings.num_envs,
             seconds,
             sensors=self.sensors,
             camera=Camera(settings.width, settings.height),
             renderer=settings.renderer,
-            resident_scenes=settings.resident_scenes,
             threads=settings.threads,
-            max_triangles=self.max_triangles,
         )
         situation = replace(situation, calibration_mops=figures["calibration_mops"])
         return Run(situation, settings, figures["fps"], time.perf_counter() - begun)

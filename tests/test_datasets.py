@@ -77,8 +77,8 @@ def test_a_dataset_goes_the_whole_way(tmp_path, cache_dir, homes, layout):
         scenes = [source.load() for source in sources]
     for home, scene in zip(homes, scenes, strict=True):
         assert_same_objects(home, scene)
-    keywords = {"scenes": str(dataset), "task": ObjectNav(CATEGORIES), "sensors": (), "num_episodes": 40}
-    with closing(BatchNavEnv(4, cache_dir=cache_dir, **keywords)) as env:
+    keywords = {"scenes": str(dataset), "task": ObjectNav(CATEGORIES), "sensors": (), "episodes": 40}
+    with closing(BatchNavEnv(4, **keywords)) as env:
         ends = walk(env)
     assert len(ends) > 20 and np.mean(ends) == 1.0
 
@@ -130,9 +130,9 @@ def test_episodes_of_a_file_are_found_by_scene_id(tmp_path, cache_dir, homes):
     instances = find_instances(home, navmesh, CATEGORIES)
     episodes = sample_object_episodes(navmesh, instances, CATEGORIES, 30, np.random.default_rng(0))
     write_object_episodes({"hm3d/val/00800-home4/home4.basis.glb": (episodes, instances)}, tmp_path / "val.json.gz")
-    keywords = {"scenes": str(dataset), "task": ObjectNav(CATEGORIES), "episode_file": tmp_path / "val.json.gz"}
+    keywords = {"scenes": str(dataset), "task": ObjectNav(CATEGORIES), "episodes": tmp_path / "val.json.gz"}
     keywords |= {"sensors": ("semantic",), "semantic_ids": {"chair": 1, "bed": 2}, "camera": Camera(16, 16)}
-    with closing(BatchNavEnv(4, renderer="embree", cache_dir=cache_dir, **keywords)) as env:
+    with closing(BatchNavEnv(4, renderer="embree", **keywords)) as env:
         starts = env.simulator.episode_set(0).start
         np.testing.assert_allclose(starts, episodes.start, atol=1e-4)
         ends = walk(env, 200)

@@ -31,6 +31,7 @@ from gym_batchnav.actions.continuous import HolonomicActions, VelocityActions, W
 from gym_batchnav.actions.discrete import DiscreteActions
 from gym_batchnav.actions.noise import LoCoBotNoise
 from gym_batchnav.cli import app
+from gym_batchnav.env.config import Episodes, Scenes
 from gym_batchnav.episodes.habitat import write_episodes
 from gym_batchnav.episodes.sampling import sample_episodes
 from gym_batchnav.evaluation.report import scores_json
@@ -55,7 +56,7 @@ LIBRARIES = {
     "stable_baselines3", "submitit", "tianshou", "torch", "torchrl", "zarr",
 }  # fmt: skip  # which programs may need, and which may be missing
 MEASURES = (CollisionRate, NavigationError, OracleSuccess, TimedOut, DistanceBin, NDTW, Coverage, AreaSeen)
-ACTIONS = (DiscreteActions, VelocityActions, WaypointActions, HolonomicActions, LoCoBotNoise)
+ACTIONS = (Scenes, Episodes, DiscreteActions, VelocityActions, WaypointActions, HolonomicActions, LoCoBotNoise)
 DATACLASSES = {one.__name__: one for one in (Camera, NavMeshSettings, *TASKS, *SENSORS, *MEASURES, *ACTIONS)}
 OBJECTS = {
     "envs": BatchNavEnv, "envs.agents": AgentState, "envs.episodes": EpisodeState, "mesh": NavMesh, "viz": viz,
@@ -148,8 +149,8 @@ def check_command(words):
 def info(tmp_path_factory):
     """The infos of a step in which an episode ends."""
     library = SceneLibrary.from_scenes([box_room()])
-    with_everything = {"library": library, "sensors": (), "num_episodes": 5}
-    env = BatchNavEnv(2, **with_everything, cache_dir=tmp_path_factory.mktemp("cache"))
+    with_everything = {"library": library, "sensors": (), "episodes": 5}
+    env = BatchNavEnv(2, **with_everything)
     env.reset(seed=0)
     found = env.step(np.zeros(2, int))[4]
     env.close()
@@ -183,7 +184,7 @@ def test_what_the_page_for_habitats_users_names_exists(info):
     "name",
     [
         *(
-            "forward_step=0.3",
+            "actions=DiscreteActions(forward_step=0.3)",
             "slide=True",
             "Camera(width=63)",
             "camera=Camera(fov=90)",

@@ -20,6 +20,7 @@ from gym_batchnav import (
     RedwoodNoise,
     SensorTiming,
 )
+from gym_batchnav.env.config import Episodes, Scenes, with_defaults
 from gym_batchnav.env.flat import SCAN_CAMERA
 from gym_batchnav.env.single import SingleEnv
 from gym_batchnav.noise.api import SensorNoise
@@ -51,7 +52,7 @@ OBSERVED = {  # besides images
     "imagenav": {"imagegoal"},
     "bps-2021": {"pointgoal_with_gps_compass"},
 }
-SCENES = {"scenes": ["apartment_4"], "num_episodes": 12}
+SCENES = {"scenes": ["apartment_4"], "episodes": 12}
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +65,7 @@ def make(cache_dir):
     made = []
 
     def make(num_envs=2, **keywords):
-        made.append(BatchNavEnv(num_envs, **{**SCENES, "cache_dir": cache_dir, "renderer": "embree", **keywords}))
+        made.append(BatchNavEnv(num_envs, **{**SCENES, "renderer": "embree", **keywords}))
         return made[-1]
 
     yield make
@@ -114,7 +115,7 @@ def test_every_protocol_runs(make, name):
     images = {sensor for sensor in PROTOCOLS[name].sensors if isinstance(sensor, str)}
     assert set(observation) == images | OBSERVED[name]
     assert observation["depth"].shape == (2, camera.height, camera.width, 1)
-    assert env.settings.navmesh_settings == env.navmesh_of(0).settings == PROTOCOLS[name].navmesh_settings
+    assert env.config.navmesh_settings == env.navmesh_of(0).settings == PROTOCOLS[name].navmesh_settings
     observation = env.step(env.shortest_path_actions())[0]
     assert env.observation_space.contains(observation)
     card = env.protocol_card()
@@ -133,27 +134,24 @@ def test_keywords_beside_a_protocol_take_the_place_of_its_own(make):
     assert set(default.protocol_card().changed) == {"sensors"}, "a value that is the same is no change"
 
 
-def test_lengths_of_steps_and_turns_change_the_actions_of_the_protocol(make):
-    env = make(protocol="objectnav-hm3d-2022", turn_angle_deg=10, sensors=())
-    assert env.actions == DiscreteActions(0.25, 10, look_angle_deg=30)
-    env.reset(seed=0)
-    before = env.agents.heading.copy()
-    env.step(np.full(2, 2))
-    np.testing.assert_allclose(np.degrees(env.agents.heading - before) % 360, 10, atol=1e-3)
-    assert "actions" in env.protocol_card().changed
-    with pytest.raises(ValueError, match="forward_step"):
-        BatchNavEnv(2, protocol="objectnav-2023", forward_step=0.5)
+def test_the_users_keywords_override_a_protocols_which_override_an_ids():
+    protocol = PROTOCOLS["pointnav-2021"]
+    defaults = {"camera": Camera(9, 9), "sliding": True, "bodies": (People(4),)}
+    found = with_defaults({"protocol": protocol.name, "camera": None, "buffers": 3}, defaults)
+    ours = {"protocol": protocol.name, "camera": None, "buffers": 3, "bodies": defaults["bodies"]}
+    assert found == {**protocol.keywords(), **ours} and found["sliding"] is False
+    assert with_defaults({"sliding": False}, defaults) == {**defaults, "sliding": False}
 
 
 def test_noise_stays_with_the_sensors_that_are_left(make):
     env = make(protocol="pointnav-2021", sensors=("depth",))
-    assert env.settings.sensor_noise == {"depth": RedwoodNoise()}
-    assert make(protocol="pointnav-2021", sensors=()).settings.sensor_noise is None
+    assert env.config.sensor_noise == {"depth": RedwoodNoise()}
+    assert make(protocol="pointnav-2021", sensors=()).config.sensor_noise is None
 
 
 def test_a_protocol_is_a_keyword_of_the_id_of_its_task(cache_dir):
     for name, protocol in PROTOCOLS.items():
-        keywords = {**SCENES, "protocol": name, "sensors": (), "cache_dir": cache_dir}
+        keywords = {**SCENES, "protocol": name, "sensors": ()}
         env_id = f"BatchNav/{type(protocol.task).__name__}-v0"
         envs = gymnasium.make_vec(env_id, 2, **keywords)
         assert set(envs.single_observation_space) >= OBSERVED[name] - {"gps", "compass"}
@@ -167,7 +165,7 @@ def test_a_protocol_is_a_keyword_of_the_id_of_its_task(cache_dir):
         assert set(card.changed) <= {"sensors", "sensor_noise"}
         single.close()
         other = "ObjectNav" if not isinstance(protocol.task, ObjectNav) else "PointNav"
-        with pytest.raises(ValueError, match=rf"protocol='{name}' is one of .* make {env_id} instead"):
+        with pytest.raises(ValueError, match=rf"protocol='{name}' is for .* make {env_id} instead"):
             gymnasium.make_vec(f"BatchNav/{other}-v0", 2, **keywords)
 
 
@@ -188,14 +186,14 @@ def limited(task, steps=7, camera=None, **fields):
 def test_the_limit_of_a_protocol_is_that_of_batches_made_by_id(cache_dir, name, given, limit):
     camera = SCAN_CAMERA if name == "PointNavScan" else None
     protocol = limited(PointNav(), camera=camera, sensors=("depth",))
-    keywords = {**SCENES, "renderer": "embree", "cache_dir": cache_dir, "protocol": protocol, **given}
+    keywords = {**SCENES, "renderer": "embree", "protocol": protocol, **given}
     with closing(gymnasium.make_vec(f"BatchNav/{name}-v0", 2, **keywords)) as envs:
         assert envs.unwrapped.max_episode_steps == limit
         assert ("max_episode_steps" in envs.unwrapped.protocol_card().changed) == (limit == 9)
 
 
 def test_gymnasiums_make_refuses_a_protocol_whose_limit_it_would_replace(cache_dir):
-    keywords = {**SCENES, "sensors": (), "cache_dir": cache_dir, "protocol": limited(PointNav())}
+    keywords = {**SCENES, "sensors": (), "protocol": limited(PointNav())}
     with pytest.raises(ValueError, match=r"protocol='mine' ends episodes after 7 steps.*after 500: use .*make_vec"):
         gymnasium.make("BatchNav/PointNav-v0", **keywords)
     with closing(SingleEnv(**keywords)) as env:
@@ -204,11 +202,11 @@ def test_gymnasiums_make_refuses_a_protocol_whose_limit_it_would_replace(cache_d
 
 
 def test_what_a_protocol_does_not_bring_is_that_of_the_id(cache_dir):
-    keywords = {**SCENES, "sensors": (), "cache_dir": cache_dir}
+    keywords = {**SCENES, "sensors": ()}
     with closing(gymnasium.make_vec("BatchNav/SocialNav-v0", 2, protocol=limited(SocialNav()), **keywords)) as envs:
-        assert envs.unwrapped.settings.bodies == (People(4),)
+        assert envs.unwrapped.config.bodies == (People(4),)
     with closing(gymnasium.make_vec("BatchNav/Tag-v0", 3, protocol=limited(Tag(3)), **keywords)) as envs:
-        assert envs.unwrapped.settings.agents_per_world == 3 and envs.unwrapped.max_episode_steps == 7
+        assert envs.unwrapped.config.agents_per_world == 3 and envs.unwrapped.max_episode_steps == 7
 
 
 @pytest.mark.parametrize("wrong", ["pointnav", 3, PointNav])
@@ -232,12 +230,12 @@ OTHERS = {  # keywords on which results depend, and values other than the defaul
     "sensor_noise": {"depth": RedwoodNoise()},
     "actuation_noise": "locobot",
     "autoreset_mode": "same_step",
-    "rotate_every": 3,
+    "scenes": Scenes(SCENES["scenes"], rotate_every=3),
     "geodesic": "detour",
     "sliding": False,
     "task": PointNav(success_distance=0.3),
     "camera": Camera(8, 8, hfov_deg=91),
-    "turn_angle_deg": 15,
+    "actions": DiscreteActions(turn_angle_deg=15),
     "measures": (OracleSuccess(),),
     "agents_per_world": 2,
     "bodies": (People(1),),
@@ -275,13 +273,18 @@ class TestCard:
         checksums = set()
         for hfov, turn in ((90, 10), (90.0, 10.0)):
             camera = Camera(8, 8, hfov_deg=hfov)
-            env = make(camera=camera, turn_angle_deg=turn, sensors=("depth",), sensor_noise={"depth": Own()})
+            env = make(
+                camera=camera,
+                actions=DiscreteActions(turn_angle_deg=turn),
+                sensors=("depth",),
+                sensor_noise={"depth": Own()},
+            )
             env.reset(seed=1)
             checksums.add(env.protocol_card().checksum)
         assert len(checksums) == 1
 
     def test_it_states_what_a_result_depends_on(self, make):
-        env = make(num_envs=3, sensors=("depth",), camera=Camera(8, 8), episode_order="once")
+        env = make(num_envs=3, sensors=("depth",), camera=Camera(8, 8), episodes=Episodes(order="once", count=12))
         env.reset(seed=5)
         card = env.protocol_card()
         assert card.protocol == "" and card.seeds == "5 to 7" and card.episode_order == "once"
@@ -301,9 +304,9 @@ class TestCard:
         assert first.protocol_card() == same.protocol_card()
         other_seed = make(sensors=())
         other_seed.reset(seed=2)
-        fewer = make(sensors=(), scenes="procedural:7?area=30", num_episodes=11)
+        fewer = make(sensors=(), scenes="procedural:7?area=30", episodes=11)
         fewer.reset(seed=1)
-        more = make(sensors=(), scenes="procedural:7?area=30", num_episodes=12)
+        more = make(sensors=(), scenes="procedural:7?area=30", episodes=12)
         more.reset(seed=1)
         cards = [env.protocol_card() for env in (first, other_seed, fewer, more)]
         assert len({card.checksum for card in cards}) == 4

@@ -7,6 +7,7 @@ import pytest
 
 import gym_batchnav  # noqa: F401 - registers the environments
 from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.config import Episodes
 from gym_batchnav.episodes.habitat import read_episodes
 from gym_batchnav.library.sources import assets_dir, shipped_scenes
 from gym_batchnav.scene.load import load_scene
@@ -25,7 +26,7 @@ def test_eight_apartments_ship_with_navmesh_and_episodes():
 
 
 def test_the_follower_reaches_the_shipped_goals_by_nearly_the_shortest_way():
-    env = BatchNavEnv(200, sensors=(), episode_order="once")
+    env = BatchNavEnv(200, sensors=(), episodes=Episodes(order="once"))
     env.reset(seed=0)
     spl = []
     success = []

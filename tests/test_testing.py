@@ -601,11 +601,10 @@ def test_ours_passes_strictly_in_every_mode(mode, library, tmp_path):
         sensors=("depth", "rgb", "semantic"),
         camera=Camera(width=16, height=12),
         autoreset_mode=mode,
-        num_episodes=50,
-        cache_dir=tmp_path,
+        episodes=50,
     )
     check_vector_env(make, strict=True, steps=100)
     if mode == NEXT_STEP:
-        check_vector_env(partial(make, reuse_buffers=True), strict=True, reuses_buffers=True, steps=100)
+        check_vector_env(partial(make, buffers=2), strict=True, reuses_buffers=True, steps=100)
         with pytest.raises(VectorEnvError, match="buffers"):
-            check_vector_env(partial(make, reuse_buffers=True))
+            check_vector_env(partial(make, buffers=2))

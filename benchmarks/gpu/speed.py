@@ -92,7 +92,7 @@ def rendering(report: Report, scene: str, name: str) -> None:
 @contextmanager
 def open_batches(scene: str, num_envs: int, parts: int, **keywords: Any) -> Iterator[list[BatchNavEnv]]:
     """Provide ``num_envs`` agents in batches that share scenes and a renderer, and close them at the end."""
-    keywords = {"autoreset_mode": "same_step", "reuse_buffers": True, "obs_device": DEVICE, **keywords}
+    keywords = {"autoreset_mode": "same_step", "buffers": 2, "obs_device": DEVICE, **keywords}
     with ExitStack() as stack:
         first = stack.enter_context(closing(BatchNavEnv(num_envs // parts, scenes=scene, **keywords)))
         shared = {"library": first.library, "renderer": first.renderer}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from gym_batchnav.actions.api import Actions
 from gym_batchnav.actions.continuous import HolonomicActions, VelocityActions, WaypointActions
@@ -11,43 +11,30 @@ from gym_batchnav.actions.flight import FlightActions
 from gym_batchnav.actions.noise import ActuationNoise, LoCoBotNoise
 from gym_batchnav.navmesh.agents import NavMeshAgents
 
-ACTIONS = ("discrete", "velocity", "waypoint", "holonomic", "flight")
+ACTIONS: Mapping[str, Callable[[], Actions]] = {
+    "discrete": DiscreteActions,
+    "velocity": VelocityActions,
+    "waypoint": WaypointActions,
+    "holonomic": HolonomicActions,
+    "flight": FlightActions,
+}
 NOISES = (None, "locobot")
 
 
-def make_actions(actions: str | Actions, forward_step: float = 0.25, turn_angle_deg: float = 10.0) -> Actions:
-    """Return the actions that an environment's keywords choose.
-
-    Args:
-        actions: A name of ``ACTIONS``, or an object with the methods of ``Actions``.
-        forward_step: Length of MOVE_FORWARD, metres; for ``"discrete"`` only.
-        turn_angle_deg: Angle of a turn, degrees; for ``"discrete"`` only.
+def make_actions(actions: str | Actions) -> Actions:
+    """Return the actions of the keyword ``actions``, a name of ``ACTIONS`` or an object with the methods of Actions.
 
     Raises:
-        ValueError: The name is unknown, the object no Actions, or a keyword does not belong to it.
+        ValueError: The name is unknown, or the object lacks a method.
     """
-    discrete = DiscreteActions(forward_step, turn_angle_deg)
-    if isinstance(actions, str) and actions == "discrete":
-        return discrete
-    if discrete != DiscreteActions():
-        raise ValueError(
-            f"forward_step={forward_step!r} and turn_angle_deg={turn_angle_deg!r} belong to actions='discrete', not to "
-            f"{actions!r}: leave them out, and set the attributes of an object such as "
-            "actions=DiscreteActions(forward_step=...) or VelocityActions(linear_range=...)"
-        )
-    if isinstance(actions, str):
-        continuous: dict[str, Callable[[], Actions]] = {
-            "velocity": VelocityActions, "waypoint": WaypointActions, "holonomic": HolonomicActions,
-            "flight": FlightActions,
-        }  # fmt: skip
-        if actions not in continuous:
-            raise ValueError(f"actions={actions!r}: choose one of {', '.join(map(repr, ACTIONS))}, or pass an object")
-        return continuous[actions]()
+    if isinstance(actions, str) and actions in ACTIONS:
+        return ACTIONS[actions]()
     missing = [name for name in ("space", "validate", "decode", "follow") if not hasattr(actions, name)]
     if isinstance(actions, type) or missing:
         raise ValueError(
             f"actions={actions!r}: pass one of {', '.join(map(repr, ACTIONS))}, or an object such as VelocityActions()"
         )
+    assert not isinstance(actions, str)
     return actions
 
 

@@ -14,7 +14,7 @@ from gymnasium.vector import VectorEnv, VectorWrapper
 
 from gym_batchnav.adapters.base import Adapter
 from gym_batchnav.env.batch_env import BatchNavEnv
-from gym_batchnav.env.settings import check_choice
+from gym_batchnav.env.config import check_choice
 from gym_batchnav.evaluation.evaluate import evaluate
 from gym_batchnav.system.extras import needs_extra
 from gym_batchnav.system.numbers import check_counts
@@ -318,7 +318,7 @@ def evaluate_once(model: BaseAlgorithm, env: VecEnv, deterministic: bool = True)
     Args:
         model: Anything with SB3's ``predict``, recurrent ones included.
         env: An SB3VecEnv, or SB3's wrappers around one, with all scenes resident. Its episodes restart, and its batch
-            stays in ``episode_order="once"``.
+            stays in order ``"once"``.
         deterministic: Take the likeliest action instead of sampling one.
 
     Returns:

@@ -45,7 +45,7 @@ class TianshouVecEnv(Adapter, BaseVectorEnv):
         if batch.simulator.schedule.order == "once":
             raise ValueError(
                 "tianshou begins episodes that it does not finish, so they cannot run exactly once: "
-                "use episode_order='random', or step the batch without tianshou"
+                "use Episodes(order='random'), or step the batch without tianshou"
             )
         self.env: Any = env  # Any: the batch's reset takes sequences of seeds
         self.env_num = batch.num_envs

@@ -48,7 +48,7 @@ class OneWorld(Adapter):
     def __init__(self, env: VectorEnv) -> None:
         self._check_batch(env)
         self.batch = cast(BatchNavEnv, env.unwrapped)
-        size = self.batch.settings.team.most
+        size = self.batch.config.team.most
         if env.num_envs != size:
             raise ValueError(
                 f"a batch of {env.num_envs} with agents_per_world={size} has several worlds, and {self._library} takes "
@@ -91,7 +91,7 @@ class OneWorld(Adapter):
 
         Raises:
             ValueError: A seed or an option is wrong.
-            RuntimeError: Every episode has run once, see ``episode_order``.
+            RuntimeError: Every episode has run once, see Episodes.
         """
         if options and isinstance(options.get("episode_index"), (int, np.integer)):
             options = {**options, "episode_index": np.full(self.batch.num_envs, options["episode_index"])}

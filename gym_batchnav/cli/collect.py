@@ -103,6 +103,7 @@ def run(
         return
     if out is None:
         raise ValueError("--out is missing: name the folder of the dataset")
+    from gym_batchnav.env.config import Episodes
     from gym_batchnav.evaluation.named_agents import user_file
 
     file = user_file(policy)
@@ -114,14 +115,13 @@ def run(
         "size": size,
         "episodes_per_scene": episodes_per_scene,
         "episodes_per_shard": episodes_per_shard,
-        "num_episodes": num_episodes,
+        "episodes": Episodes(episode_file, count=num_episodes),
         "num_envs": num_envs,
         "seed": seed,
         "workers": workers,
         "renderer": renderer,
     }
     keywords |= {} if protocol is None else {"protocol": protocol}
-    keywords |= {} if episode_file is None else {"episode_file": episode_file}
     options = {"level": level, "version": lerobot_version, "rgb": rgb, "depth": depth}
     _print_collected(_collected(out, to, options, shard, ray, ray_cpus, keywords))
 

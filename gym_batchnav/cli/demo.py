@@ -51,6 +51,7 @@ def demo(
     table of frames per second, the time of each phase of a step, and the followers' success. It writes three files to
     --out: mosaic.png (the agents' views), map.png (their paths from above) and clip.gif. It ends with what to try next.
     """
+    from gym_batchnav.env.config import Scenes
     from gym_batchnav.env.tasks import make_dronenav, make_pointnav
     from gym_batchnav.library.sources import are_shipped, scene_sources
     from gym_batchnav.library.warmup import warm_up_batch
@@ -71,7 +72,7 @@ def demo(
         renderer, ("depth",), pictures=True, prepares=prepares, follows=not flies, samples=samples, flies=flies
     )
     make = make_dronenav if flies else make_pointnav
-    env = make(num_envs, scenes=spec, renderer=renderer, **options)
+    env = make(num_envs, scenes=Scenes(spec, **options), renderer=renderer)
     try:
         device = f"{env.renderer.name} on {env.renderer.device}"
         console.print(

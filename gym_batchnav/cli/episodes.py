@@ -54,7 +54,7 @@ def generate(
 ) -> None:
     """Sample episodes by the rules of Habitat's generator.
 
-    Pass the file to environments as episode_file=, or put it beside the scene's file under the scene's name.
+    Pass the file to environments as episodes=, or put it beside the scene's file under the scene's name.
 
     Example: gym-batchnav episodes generate home.glb --num-episodes 500 --out home.json.gz
 

@@ -13,6 +13,7 @@ from typing import Any
 from gym_batchnav.cluster.shards import SharedFolder, run_shards, shared
 from gym_batchnav.collect.collector import Collected, collect
 from gym_batchnav.collect.folder import ASIDE
+from gym_batchnav.env.config import Episodes, Scenes
 from gym_batchnav.evaluation.comparison import BLIND, Asked, Comparison, TrainedAgent, make_comparison
 from gym_batchnav.evaluation.named_agents import user_file
 from gym_batchnav.evaluation.shards import columns_of, differences, take_results
@@ -114,9 +115,11 @@ def collect_on(
     Raises:
         ValueError: Nodes do not share the folder, or an argument is wrong.
     """
-    given = {**keywords, "scenes": with_absolute_paths(keywords.get("scenes", "apartments"))}
-    if given.get("episode_file") is not None:
-        given["episode_file"] = Path(given["episode_file"]).absolute()
+    scenes = Scenes.of(keywords.get("scenes"))
+    given = {**keywords, "scenes": replace(scenes, source=with_absolute_paths(scenes.source or "apartments"))}
+    episodes = Episodes.of(given.get("episodes"))
+    if episodes.file is not None:
+        given["episodes"] = replace(episodes, file=Path(episodes.file).absolute())
     started = time.perf_counter()
     out = out.resolve()
     with shared(out, "out", out / ASIDE) as folder:

@@ -27,11 +27,11 @@ from gym_batchnav.collect.pool import WriterPool
 from gym_batchnav.collect.recorder import Finished, FrameBuffers, Recorder, is_big, is_big_row
 from gym_batchnav.collect.work import all_shards, in_groups
 from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.config import Episodes, Scenes
 from gym_batchnav.env.rig import CameraSpec
 from gym_batchnav.evaluation.agents import Acting, Agent, with_sensors
 from gym_batchnav.evaluation.loop import EpisodeLoop
 from gym_batchnav.geometry import Camera
-from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.library.sources import SceneSource, SceneSpec, scene_sources
 from gym_batchnav.protocols import protocol_of
 from gym_batchnav.system.limits import available_memory
@@ -41,11 +41,8 @@ from gym_batchnav.system.process import num_processors
 from gym_batchnav.worlds.api import STEP_SECONDS
 
 SENSORS = ("rgb", "depth")
-_ONLY_SPEED = (
-    "num_envs", "autoreset_mode", "resident_scenes", "rotate_every", "deterministic_rotation",
-)  # fmt: skip
-_OURS = ("num_envs", "autoreset_mode", "episode_order", "library", "obs_device", "reuse_buffers", "buffers",
-         "resident_scenes", "deterministic_rotation", "rotate_every")  # fmt: skip
+_ONLY_SPEED = ("num_envs", "autoreset_mode", "scenes")
+_OURS = ("num_envs", "autoreset_mode", "library", "obs_device", "buffers")
 
 _USUAL_FRAMES = 128  # of an episode, for the estimate of memory; longer ones may end a collection, which can be resumed
 
@@ -82,7 +79,7 @@ class Collected:
 
 def collect(
     out: str | Path,
-    scenes: SceneSpec = "apartments",
+    scenes: SceneSpec | Scenes = "apartments",
     *,
     policy: str | Path | Acting = "follower",
     sample: bool = False,
@@ -91,7 +88,6 @@ def collect(
     size: int | None = None,
     episodes_per_scene: int = 100,
     episodes_per_shard: int = 16,
-    num_episodes: int = 1000,
     num_envs: int = 64,
     shard: str | Part | None = None,
     seed: int = 0,
@@ -105,7 +101,7 @@ def collect(
     Episodes depend on the seed, the name of the scene and their number alone: not on ``num_envs``, the other scenes,
     or which process runs them. A policy that computes one row of a batch from that row alone keeps this exact. Shards
     that are in the folder already are not collected again, so a call that was killed is resumed by repeating it, and
-    more scenes and episodes may be added later, of sampled episodes up to ``num_episodes``.
+    more scenes and episodes may be added later, of sampled episodes up to the number in ``episodes=``.
 
     Args:
         out: Folder of the dataset; created if missing. Several processes may share it.
@@ -120,8 +116,6 @@ def collect(
         episodes_per_scene: Number of episodes, the first ones of each scene.
         episodes_per_shard: Number of episodes in a shard, which becomes complete at once. About three times
             ``num_envs`` episodes are in memory.
-        num_episodes: Number of episodes to sample for a scene that comes without any. It is one of the settings of the
-            dataset, so that no more than these can be added later.
         num_envs: Number of environments; changes the speed alone.
         shard: ``"i/n"`` collects the i-th of n parts, i from 1 to n. The part that ends last makes the dataset; see
             ``finish_dataset`` if it should be made of fewer shards.
@@ -138,7 +132,7 @@ def collect(
         MissingExtraError: The format or the policy needs packages that are not installed.
     """
     check_counts(episodes_per_scene=episodes_per_scene, episodes_per_shard=episodes_per_shard,
-                 num_episodes=num_episodes, num_envs=num_envs, scenes_at_once=scenes_at_once)  # fmt: skip
+                 num_envs=num_envs, scenes_at_once=scenes_at_once)  # fmt: skip
     if episodes_per_scene > MAX_EPISODES:
         raise ValueError(f"episodes_per_scene={episodes_per_scene}: pass at most {MAX_EPISODES:,}")
     if episodes_per_shard > MAX_PER_SHARD:
@@ -151,8 +145,13 @@ def collect(
             raise ValueError(f"{name}= is chosen by collect: leave it out")
     part = shard if isinstance(shard, Part) else Part.parse(shard)
     chosen = choose_policy(policy, seed, sample)
-    keywords = _keywords(chosen, sensors, size, {**env_keywords, "num_episodes": num_episodes})
-    sources = _sources(scenes, keywords)
+    own = Scenes.of(scenes)
+    if replace(own, source=None) != Scenes(**own.load_options, cache_dir=own.cache_dir):
+        raise ValueError(f"scenes={own}: collect chooses how many are resident and when they change: leave that out")
+    episodes = Episodes.of(env_keywords.get("episodes"))
+    keywords = _keywords(chosen, sensors, size, {**env_keywords, "episodes": replace(episodes, order="once")})
+    keywords["scenes"] = own
+    sources = _sources(own)
     style = make_format(to) if isinstance(to, str) else to
     info = _info(sources, chosen, style, keywords, seed, episodes_per_scene, episodes_per_shard)
     style.check(info)
@@ -203,7 +202,8 @@ class _Run:
         """Collect shards of scenes that fit into memory together."""
         num_envs = min(self.num_envs, sum(shard.count for shard in shards))
         scenes = [sources[name] for name in dict.fromkeys(shard.scene for shard in shards)]
-        env = BatchNavEnv(num_envs, scenes=scenes, episode_order="once", reuse_buffers=True, **keywords)
+        scenes = replace(keywords["scenes"], source=scenes)
+        env = BatchNavEnv(num_envs, buffers=2, **{**keywords, "scenes": scenes})
         try:
             started = time.perf_counter()
             self._run(env, shards)
@@ -321,6 +321,12 @@ def _keywords(
     return keywords
 
 
+def _recorded(keywords: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keywords that describe the environment of a dataset, in which its episodes may be drawn again."""
+    kept = {name: value for name, value in keywords.items() if name != "scenes"}
+    return {**kept, "episodes": replace(keywords["episodes"], order="random")}
+
+
 def _resized(camera: CameraSpec, size: int) -> CameraSpec:
     """Return a camera or several with square images."""
     if isinstance(camera, Mapping):
@@ -328,12 +334,10 @@ def _resized(camera: CameraSpec, size: int) -> CameraSpec:
     return replace(camera or Camera(), width=size, height=size)
 
 
-def _sources(scenes: SceneSpec, keywords: Mapping[str, Any]) -> dict[str, SceneSource]:
+def _sources(scenes: Scenes) -> dict[str, SceneSource]:
     """Return the sources of the scenes by name."""
-    cache_dir = keywords.get("cache_dir")
-    cache = DiskCache(None if cache_dir is None else Path(cache_dir))
-    options = {"texture_size": keywords.get("texture_size", "auto"), "max_triangles": keywords.get("max_triangles")}
-    found = scene_sources(scenes, cache, options)
+    source = "apartments" if scenes.source is None else scenes.source
+    found = scene_sources(source, scenes.cache, scenes.load_options)
     sources = {source.name: source for source in found}
     if len(sources) < len(found):
         raise ValueError("scenes=: two scenes have the same name; name each of them once")
@@ -345,7 +349,8 @@ def _info(
     episodes_per_scene: int, episodes_per_shard: int,
 ) -> DatasetInfo:  # fmt: skip
     """Return what describes the dataset, from a batch of one environment in the first scene."""
-    env = BatchNavEnv(1, scenes=[next(iter(sources.values()))], episode_order="once", **keywords)
+    scenes = replace(keywords["scenes"], source=[next(iter(sources.values()))])
+    env = BatchNavEnv(1, **{**keywords, "scenes": scenes})
     try:
         rig = env.cameras.rig
         card = asdict(env.protocol_card())
@@ -368,7 +373,7 @@ def _info(
                 episodes_per_scene=episodes_per_scene,
                 episodes_per_shard=episodes_per_shard,
                 scenes=tuple(sources),
-                env=plain(keywords),
+                env=plain(_recorded(keywords)),
                 card=_card(card),
             )
         )
@@ -382,6 +387,7 @@ def _card(card: dict[str, Any]) -> dict[str, Any]:
     values = {name: card[name] for name in names}
     values["settings"] = {"renderer": card["renderer"].split(" ")[0]}
     values["settings"] |= {name: one for name, one in card["settings"].items() if name not in _ONLY_SPEED}
+    values["settings"] |= {name: card["settings"]["scenes"][name] for name in ("texture_size", "max_triangles")}
     return plain(values)
 
 
@@ -427,7 +433,7 @@ def _numbers(env: BatchNavEnv, shards: Sequence[Shard]) -> np.ndarray:
         if shard.first + shard.count > size:
             raise ValueError(
                 f"scene {shard.scene!r} has only {size} episodes: pass a smaller episodes_per_scene=, leave the scene "
-                "out, or, if they are sampled, pass a larger num_episodes= for a new dataset"
+                "out, or, if they are sampled, pass a larger episodes= for a new dataset"
             )
         rows = np.arange(shard.first, shard.first + shard.count)
         numbers.append(env.simulator.schedule.index(np.full(len(rows), slot), rows))

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from gymnasium.spaces import Dict
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector import VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from gym_batchnav.actions.api import Actions
-from gym_batchnav.actions.noise import ActuationNoise
 from gym_batchnav.env.arguments import (
     chosen_of,
     episodes_of,
@@ -26,30 +23,17 @@ from gym_batchnav.env.arguments import (
 )
 from gym_batchnav.env.attributes import BatchAttributes
 from gym_batchnav.env.cameras import AgentCameras
+from gym_batchnav.env.config import RENDER_MODES, EnvConfig, autoreset_mode_of, check_choice, takes_keywords_of
 from gym_batchnav.env.functional import FunctionalBatch
 from gym_batchnav.env.memory import check_memory
 from gym_batchnav.env.observer import Observer
-from gym_batchnav.env.protocol_card import fills_in_protocol
 from gym_batchnav.env.queries import BatchQueries
-from gym_batchnav.env.rig import CameraSpec
-from gym_batchnav.env.settings import RENDER_MODES, BatchSettings, autoreset_mode_of, check_choice
 from gym_batchnav.env.simulator import Simulator
 from gym_batchnav.env.stepper import Observation, Stepper
 from gym_batchnav.episodes.schedule import EPISODE_ORDERS
-from gym_batchnav.library.library import SceneLibrary
-from gym_batchnav.library.sources import SceneSpec
-from gym_batchnav.navmesh.mesh import NavMeshSettings
-from gym_batchnav.noise.api import SensorNoise
-from gym_batchnav.noise.timing import SensorTiming
-from gym_batchnav.protocols import NavigationProtocol
-from gym_batchnav.render.api import Renderer
 from gym_batchnav.scene.categories import SemanticIds
 from gym_batchnav.system.numbers import check_counts
 from gym_batchnav.system.process import Claim
-from gym_batchnav.task.api import Measure, Sensor, Task
-from gym_batchnav.task.components import Components
-from gym_batchnav.task.pointnav import PointNav
-from gym_batchnav.worlds.api import MovingBodies, Team
 from gym_batchnav.worlds.views import WorldViews
 
 
@@ -64,78 +48,10 @@ class BatchNavEnv(BatchQueries, BatchAttributes, VectorEnv):
     Two batches may share scenes and renderer, so that one is rendered while the other acts:
     ``BatchNavEnv(n, library=first.library, renderer=first.renderer)``. All calls must come from one thread.
 
-    Args:
-        num_envs: N, the number of environments, one agent each. With ``agents_per_world`` a multiple of it.
-        protocol: Name of a paper's or challenge's protocol, such as ``"pointnav-2021"``, or a NavigationProtocol. It
-            brings its task, camera, noise and limits; keywords that are passed beside it take the place of its own. See
-            ``gym_batchnav.protocols`` and ``protocol_card``.
-        scenes: ``"apartments"`` (the shipped ones, the default), one of their names, the path of a scene file, a folder
-            or a pattern, a Habitat scene dataset, ``"procedural:SEED"`` or ``"procedural:FIRST-LAST"``, a Scene, or a
-            list of these.
-        sensors: Any of ``"depth"``, ``"rgb"``, ``"semantic"``, ``"normals"`` and ``"points"`` (see
-            ``render.api.SENSOR_FORMATS``), or none of them for blind agents; and Sensor objects (see ``task.api``) in
-            addition to those of the task. All of several cameras record ``"depth"``; one records ``"front/depth"``.
-        semantic_ids: What ``"semantic"`` shows: ``"instance"``, the ids of objects; ``"category"``, Matterport3D's
-            numbers of categories (``scene.categories.MPCAT40``); or your own, such as ``{"chair": 1, "sofa": 2}``, with
-            0 for all others.
-        task: The task; PointNav() by default. See ``task.api`` for how to write your own.
-        measures: Measure objects (see ``task.api``) to report in addition to those of the task.
-        agents_per_world: Number M of agents that share a world: they see and block each other, and their episodes begin
-            and end together. Environments ``w M`` to ``w M + M - 1`` form world w. A pair ``(2, 4)`` draws the number
-            for each episode; a Team also chooses the agents' shape and size.
-        bodies: Other moving bodies in every world, such as ``(People(6),)``; see ``gym_batchnav.worlds``.
-        camera: The agents' camera; Camera() by default (64 x 64 pixels, 90 degrees, 1.25 m above the visible floor
-            under the agent). With several cameras by name, such as ``{"front": Camera(), "left": Camera(yaw_deg=90)}``,
-            observations have a key per camera and sensor: ``"front/depth"``.
-        sensor_noise: Noise of images, by ``"rgb"`` for all cameras or ``"front/rgb"`` for one:
-            ``{"rgb": GaussianNoise(0.1), "depth": RedwoodNoise()}``; see ``gym_batchnav.noise``.
-        sensor_timing: When sensors read and when their readings arrive, by name like ``sensor_noise``:
-            ``{"rgb": SensorTiming(period=4, latency=1)}``. Tasks and measures read sensors without delay.
-        renderer: ``"auto"`` (OpenGL on a GPU, Embree otherwise), ``"opengl"``, ``"embree"``, or the Renderer of another
-            batch with the same ``library``; the batch that made a renderer closes it.
-        autoreset_mode: ``"next_step"``, ``"same_step"``, ``"disabled"`` or Gymnasium's enum.
-        max_episode_steps: An episode that has not ended after this many actions is truncated.
-        episode_order: ``"random"`` draws episodes with replacement; ``"once"`` runs each episode exactly once, after
-            which an environment reports ``episode_valid`` False and stands still.
-        episode_file: A Habitat PointNav or ObjectNav dataset (JSON or JSON.gz) with episodes for the scenes.
-        num_episodes: Number of episodes to sample for a scene that comes without any.
-        floors: Where sampled episodes begin and end: ``"main"`` for the largest island of each storey, ``"habitat"``
-            for all islands with a radius of 1.5 m, also roofs and furniture; by default as the task's sampler has it.
-        navmesh_settings: Size and abilities of the agent for which navmeshes are built. By default, a navmesh beside a
-            scene is used as it is, and other navmeshes are built with NavMeshSettings().
-        actions: ``"discrete"``, ``"velocity"``, ``"waypoint"``, ``"holonomic"``, or an object such as
-            ``DiscreteActions(look_angle_deg=30)`` or ``VelocityActions(time_step=0.5)``; see ``gym_batchnav.actions``.
-        actuation_noise: ``"locobot"``, an object such as ``LoCoBotNoise(multiplier=1)``, or None for exact motion.
-        forward_step: Length of MOVE_FORWARD of ``actions="discrete"``, metres.
-        turn_angle_deg: Angle of a turn of ``actions="discrete"``, degrees.
-        sliding: Slide along walls; False stops at them.
-        geodesic: Method of the distances that tasks and measures read: ``"exact"``, or ``"detour"`` for those that
-            Habitat computes, which are longer where its paths are not the shortest.
-        reuse_buffers: Return images in a ring of arrays that remain valid for ``buffers`` further steps, instead of
-            fresh arrays.
-        buffers: See ``reuse_buffers``.
-        obs_device: ``"cpu"`` for NumPy arrays, or ``"cuda"`` for torch tensors that never leave an NVIDIA device;
-            images then always live in a ring, as with ``reuse_buffers``. Read them on torch's current stream and do not
-            write into them. Rewards and flags remain NumPy arrays.
-        render_mode: None or ``"rgb_array"``.
-        resident_scenes: K, the number of scenes in use at a time. If more are listed, a background thread loads the
-            next ones, and an agent moves to a new scene when its next episode begins. By default up to eight scenes are
-            all resident, and of more, one per 32 environments; with ``episode_order="once"`` all are. A number larger
-            than the number of scenes means all of them.
-        rotate_every: Minimum number of steps between two changes of scene.
-        deterministic_rotation: Change scenes at the same steps in every run, waiting for the loader if necessary;
-            otherwise stepping never waits.
-        max_scene_bytes: Upper limit for scene data, applied separately to main memory and to the graphics device.
-            Scenes that do not fit are left out. If agents may already be in one of them, the first reset raises an
-            error.
-        texture_size: Longest side of textures in pixels; ``"auto"`` fits those of a scene file into 256 MiB.
-        max_triangles: Simplify scene files with more triangles; navmeshes are built before. See ``load_scene``.
-        library: Scenes to share with other environments, instead of ``scenes`` and its related keywords. If the scenes
-            rotate, reseeding then does not restart their order.
-        cache_dir: Folder for prepared scenes; None for the user's cache folder.
+    The keywords are the fields of EnvConfig (``gym_batchnav.env.config``), in which each is described.
 
     Attributes:
-        settings: The plain keywords, as a BatchSettings.
+        config: The keywords, as an EnvConfig.
         simulator: Moves the agents and tracks their episodes.
         cameras: Renders the agents' views.
         components: The task with all sensors and measures.
@@ -145,110 +61,54 @@ class BatchNavEnv(BatchQueries, BatchAttributes, VectorEnv):
     metadata: dict[str, Any] = {"render_modes": list(RENDER_MODES), "render_fps": 10}  # noqa: RUF012 - Gymnasium's form
     closed = True  # until the constructor ends, so that Gymnasium does not close a batch that could not be made
 
-    @fills_in_protocol
-    def __init__(
-        self,
-        num_envs: int = 1,
-        *,
-        protocol: str | NavigationProtocol | None = None,
-        scenes: SceneSpec | None = None,
-        sensors: Sequence[str | Sensor] = ("depth",),
-        semantic_ids: str | Mapping[str, int] = "instance",
-        task: Task | None = None,
-        measures: Sequence[Measure] = (),
-        agents_per_world: int | tuple[int, int] | Team = 1,
-        bodies: Sequence[MovingBodies] = (),
-        camera: CameraSpec = None,
-        sensor_noise: Mapping[str, SensorNoise] | None = None,
-        sensor_timing: Mapping[str, SensorTiming] | None = None,
-        renderer: str | Renderer = "auto",
-        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
-        max_episode_steps: int = 500,
-        episode_order: str = "random",
-        episode_file: str | Path | None = None,
-        num_episodes: int = 1000,
-        floors: str | None = None,
-        navmesh_settings: NavMeshSettings | None = None,
-        actions: str | Actions = "discrete",
-        actuation_noise: str | ActuationNoise | None = None,
-        forward_step: float = 0.25,
-        turn_angle_deg: float = 10.0,
-        sliding: bool = True,
-        geodesic: str = "exact",
-        reuse_buffers: bool = False,
-        buffers: int = 2,
-        obs_device: str = "cpu",
-        render_mode: str | None = None,
-        resident_scenes: int | None = None,
-        rotate_every: int = 250,
-        deterministic_rotation: bool = False,
-        max_scene_bytes: int | None = None,
-        texture_size: int | str = "auto",
-        max_triangles: int | None = None,
-        library: SceneLibrary | None = None,
-        cache_dir: str | Path | None = None,
-    ) -> None:
-        settings = BatchSettings(
-            num_envs=num_envs, protocol=protocol, sensors=sensors, semantic_ids=semantic_ids, camera=camera,
-            agents_per_world=agents_per_world, bodies=bodies, sensor_noise=sensor_noise,
-            sensor_timing=sensor_timing, renderer=renderer, autoreset_mode=autoreset_mode,
-            max_episode_steps=max_episode_steps, episode_order=episode_order, episode_file=episode_file,
-            num_episodes=num_episodes, floors=floors, navmesh_settings=navmesh_settings, actions=actions,
-            actuation_noise=actuation_noise, forward_step=forward_step, turn_angle_deg=turn_angle_deg,
-            sliding=sliding, geodesic=geodesic, reuse_buffers=reuse_buffers, buffers=buffers, obs_device=obs_device,
-            render_mode=render_mode, resident_scenes=resident_scenes, rotate_every=rotate_every,
-            deterministic_rotation=deterministic_rotation, max_scene_bytes=max_scene_bytes, cache_dir=cache_dir,
-            texture_size=texture_size, max_triangles=max_triangles,
-        )  # fmt: skip
-        self.components = Components(
-            PointNav() if task is None else task, settings.other_sensors, measures, settings.action_kind.space
-        )
-        self.settings = settings = replace(settings, picture_cameras=self.components.picture_cameras)
-        delays = settings.delays(self.components)
-        settings.check_images(self.components.images)
-        check_memory(settings, self.components)
-        preparer = settings.preparer(self.components.task.sampler)
-        library = settings.library(scenes, library, preparer)
+    @takes_keywords_of(EnvConfig)
+    def __init__(self, config: EnvConfig) -> None:
+        self.config = config
+        self.components = config.components
+        delays = config.delays
+        check_memory(config)
+        num_envs = config.num_envs
+        preparer = config.preparer()
+        library = config.make_library(preparer)
         self.simulator = Simulator(
             library,
             num_envs,
             preparer,
-            episode_order,
+            config.episode_settings.order,
             {**self.components.memory(num_envs), **delays.memory(num_envs)},
-            actions=settings.action_kind,
-            actuation_noise=settings.noise,
-            sliding=sliding,
-            geodesic=geodesic,
-            team=settings.team,
-            bodies=settings.bodies,
+            actions=config.action_kind,
+            actuation_noise=config.noise,
+            sliding=config.sliding,
+            geodesic=config.geodesic,
+            team=config.team,
+            bodies=config.bodies,
             check_memory=self.components.check_memory,
         )
-        ids = SemanticIds.of(semantic_ids)
+        ids = SemanticIds.of(config.semantic_ids)
         worlds = self.simulator.worlds
         self.cameras = AgentCameras(
             library,
-            settings.renderer_name if isinstance(renderer, str) else renderer,
-            settings.rig(),
+            config.renderer_name if isinstance(config.renderer, str) else config.renderer,
+            config.rig,
             num_envs,
             self.simulator.navmeshes,
-            reuse_buffers=reuse_buffers,
-            buffers=buffers,
-            device=obs_device,
+            buffers=config.buffers,
+            device=config.obs_device,
             semantic_ids=ids,
             bodies=None if worlds is None else WorldViews(worlds, self.simulator.navmeshes, ids),
             episode_keys=self.simulator.episodes.noise,
         )
         self.num_envs = num_envs
-        self.autoreset_mode = autoreset_mode_of(autoreset_mode)
-        self.render_mode = render_mode
+        self.autoreset_mode = autoreset_mode_of(config.autoreset_mode)
+        self.render_mode = config.render_mode
         self.metadata = {**self.metadata, "autoreset_mode": self.autoreset_mode}
         self._claim = Claim("this environment")
         observer = Observer(self.cameras, self.components, delays)
         self.stepper = Stepper(
-            self.simulator, self.cameras, self.components, observer, self.autoreset_mode, max_episode_steps
+            self.simulator, self.cameras, self.components, observer, self.autoreset_mode, config.max_episode_steps
         )
         self.single_observation_space = Dict({**self.cameras.rig.spaces, **self.components.spaces})
-        self.single_action_space = settings.action_kind.space
+        self.single_action_space = config.action_kind.space
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
         self.closed = False

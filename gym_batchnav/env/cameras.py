@@ -17,6 +17,7 @@ from gym_batchnav.scene.categories import SemanticIds
 from gym_batchnav.state import AgentState, copy_of, rows_of
 from gym_batchnav.worlds.views import WorldViews
 
+USUAL_BUFFERS = 2  # batches of images in a ring that nobody has sized
 PICTURE_VIEWS = 64  # rendered at a time by ``pictures``, which limits its memory
 PICTURE_TARGETS = 4  # cameras of pictures, and sizes, whose targets are kept
 
@@ -34,8 +35,7 @@ class AgentCameras:
         rig: The cameras of each agent; blind agents, of which no camera records anything, need no renderer.
         num_agents: N.
         navmeshes: The navmeshes of the library's slots, which know the visible floor under an agent.
-        reuse_buffers: Return arrays from a ring, which are overwritten later, instead of fresh arrays.
-        buffers: Number of further batches of images for which a reused array remains valid.
+        buffers: Number of further batches of images for which an array of a ring remains valid; None for fresh arrays.
         device: ``"cpu"``, or ``"cuda"`` for torch tensors that stay on an NVIDIA device, always in a ring.
         semantic_ids: What the sensor ``"semantic"`` draws, for a renderer that is made here.
         bodies: The bodies that agents see besides the scenes; None for none.
@@ -51,8 +51,7 @@ class AgentCameras:
         num_agents: int,
         navmeshes: NavMeshAgents,
         *,
-        reuse_buffers: bool = False,
-        buffers: int = 2,
+        buffers: int | None = None,
         device: str = "cpu",
         semantic_ids: SemanticIds | None = None,
         bodies: WorldViews | None = None,
@@ -63,8 +62,8 @@ class AgentCameras:
         self.num_agents = num_agents
         self._library = library
         self._navmeshes = navmeshes
-        self._reuse_buffers = reuse_buffers
-        self._buffers = buffers
+        self._is_fresh = buffers is None and device == "cpu"
+        self._buffers = USUAL_BUFFERS if buffers is None else buffers
         self._semantic_ids = semantic_ids
         self._bodies = bodies
         self._episode_keys = np.zeros(num_agents, np.uint64) if episode_keys is None else episode_keys
@@ -144,7 +143,7 @@ class AgentCameras:
             images |= self._split(group, target.finish(), self.num_agents)
         images = {key: images[key] for key in self.rig.keys if key in images}  # no target before the first batch
         self._drawing = False
-        if self._reuse_buffers or self.device == "cuda" or not images:
+        if not self._is_fresh or not images:
             return images
         if self.renderer.name == "embree":  # with OpenGL the last bit depends on the place in the framebuffer
             self._kept = images

@@ -11,7 +11,7 @@ from gymnasium.vector import AutoresetMode, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
 from gym_batchnav.env.batch_env import BatchNavEnv
-from gym_batchnav.env.cameras import scatter
+from gym_batchnav.env.cameras import USUAL_BUFFERS, scatter
 from gym_batchnav.env.rig import ONLY
 from gym_batchnav.env.single import SingleEnv
 from gym_batchnav.env.tasks import make_pointnav
@@ -236,4 +236,4 @@ def buffered(keywords: dict[str, Any]) -> dict[str, Any]:
     device = keywords.get("obs_device", "cpu")
     if device != "cpu":
         raise ValueError(f"obs_device={device!r}: one array is made on the CPU; use BatchNav/PointNav-v0")
-    return {**keywords, "reuse_buffers": True}
+    return {**keywords, "buffers": keywords.get("buffers") or USUAL_BUFFERS}

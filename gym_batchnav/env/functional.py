@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gym_batchnav.env.settings import check_choice
+from gym_batchnav.env.config import check_choice
 from gym_batchnav.env.snapshots import BatchState
 from gym_batchnav.episodes.schedule import EPISODE_ORDERS
 from gym_batchnav.system.extras import needs_extra
@@ -31,7 +31,7 @@ class FunctionalBatch:
 
     The batch does the work. A call first takes it to the given state and leaves it in the next one, from which its own
     methods, such as ``env.step``, then continue. Observations are new tensors, unless the batch was made with
-    ``reuse_buffers=True`` or ``obs_device="cuda"``: those are overwritten after ``buffers`` further calls, whatever the
+    ``buffers=n`` or ``obs_device="cuda"``: those are overwritten after n further calls, whatever the
     states of these calls.
 
     Args:
@@ -192,7 +192,7 @@ class FunctionalBatch:
         if library.rotates and not library.deterministic:
             raise ValueError(
                 "functional() needs scenes that change at the same steps in every run: pass "
-                "deterministic_rotation=True, or resident_scenes= the number of scenes"
+                "Scenes(..., deterministic_rotation=True), or resident= the number of scenes"
             )
         if library.rotates and library.num_users > 1:
             raise ValueError("functional() needs scenes of its own if they rotate: make the batch without library=")
@@ -201,7 +201,7 @@ class FunctionalBatch:
         """Raise ValueError if states of this batch cannot be packed."""
         if self._env.library.rotates:
             raise ValueError(
-                "states cannot be packed while scenes rotate: pass resident_scenes= the number of scenes to the batch"
+                "states cannot be packed while scenes rotate: pass Scenes(..., resident=) with the number of scenes"
             )
 
     def _fingerprint(self) -> int:

@@ -1,58 +1,30 @@
-"""ProtocolCard: what a result must state to be repeated; and the keyword ``protocol``."""
+"""ProtocolCard: everything needed to reproduce a result."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from difflib import get_close_matches
-from functools import wraps
 from importlib.metadata import PackageNotFoundError, version
-from inspect import signature
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ParamSpec
+from typing import Any
 
 import numpy as np
 
 from gym_batchnav.env.cameras import AgentCameras
-from gym_batchnav.env.settings import BatchSettings, autoreset_mode_of
+from gym_batchnav.env.config import EnvConfig, autoreset_mode_of
 from gym_batchnav.env.simulator import Simulator
 from gym_batchnav.episodes.samplers import floors_of
 from gym_batchnav.geometry import Camera
-from gym_batchnav.protocols import keywords_beside, protocol_of
+from gym_batchnav.protocols import protocol_of
 from gym_batchnav.system.nested import class_of, described
-from gym_batchnav.task.components import Components
 from gym_batchnav.worlds.api import ALONE
 
 _PACKAGES = ("gym-batchnav", "gymnasium", "numpy", "numba", "moderngl", "embreex", "trimesh")
 _DIGITS = 16  # hexadecimal, of a checksum
-
-Arguments = ParamSpec("Arguments")
-
-
-def fills_in_protocol(initialize: Callable[Arguments, None]) -> Callable[Arguments, None]:
-    """Decorate a constructor: the keyword ``protocol`` brings further keywords, unless they are passed themselves.
-
-    The error of an unknown keyword names the one that it resembles.
-    """
-    known = tuple(signature(initialize).parameters)
-
-    @wraps(initialize)
-    def filled_in(*args: Arguments.args, **kwargs: Arguments.kwargs) -> None:
-        for name in kwargs.keys() - set(known):
-            close = get_close_matches(name, known, 1)
-            hint = f": did you mean {close[0]!r}?" if close else ""
-            raise TypeError(f"BatchNavEnv got an unexpected keyword argument {name!r}{hint}")
-        protocol = kwargs.get("protocol")
-        if protocol is None:
-            initialize(*args, **kwargs)
-        else:
-            initialize(*args, **keywords_beside(protocol_of(protocol), kwargs))  # type: ignore[arg-type]
-
-    return filled_in
 
 
 @dataclass(frozen=True)
@@ -76,7 +48,7 @@ class SceneCard:
 
 @dataclass(frozen=True)
 class ProtocolCard:
-    """What a result must state to be repeated.
+    """Everything needed to reproduce a result.
 
     Attributes:
         protocol: Name of the protocol, or ``""`` if none was named.
@@ -137,20 +109,19 @@ class ProtocolCard:
 
 
 def make_card(
-    settings: BatchSettings,
-    components: Components,
+    config: EnvConfig,
     simulator: Simulator,
     cameras: AgentCameras,
     max_episode_steps: int | None,
 ) -> ProtocolCard:
     """Return the card of a batch that truncates episodes after ``max_episode_steps`` actions; None if not known."""
-    values = {**_values(settings, components), "max_episode_steps": max_episode_steps}
+    values = {**_values(config), "max_episode_steps": max_episode_steps}
     changed = {}
     name = ""
     source = ""
     notes = ""
-    if settings.protocol is not None:
-        protocol = protocol_of(settings.protocol)
+    if config.protocol is not None:
+        protocol = protocol_of(config.protocol)
         name = protocol.name
         source = protocol.source
         notes = protocol.notes
@@ -181,7 +152,7 @@ def make_card(
         "scenes": scenes,
         "num_scenes": len(library.names),
         "episode_order": simulator.schedule.order,
-        "geodesic": settings.geodesic,
+        "geodesic": config.geodesic,
         "seeds": _ranges(tuple(simulator.episodes.seed.tolist())),
     }
     renderer = f"{cameras.renderer.name} ({cameras.renderer.device})" if cameras.rig.groups else ""
@@ -190,34 +161,41 @@ def make_card(
     return ProtocolCard(**facts, renderer=renderer, versions=_versions(), checksum=checksum)
 
 
-def _values(settings: BatchSettings, components: Components) -> dict[str, Any]:
+def _values(config: EnvConfig) -> dict[str, Any]:
     """Return the values of all settings on which results depend, by name; first those that protocols have."""
+    components = config.components
+    episodes = config.episode_settings
+    scenes = config.scene_settings
     return {
         "task": components.task,
-        "camera": Camera() if settings.camera is None else settings.camera,
-        "sensors": tuple(settings.sensors),
-        "semantic_ids": settings.semantic_ids,
-        "sensor_noise": settings.sensor_noise or None,
-        "actions": settings.action_kind,
-        "actuation_noise": settings.noise,
-        "sliding": settings.sliding,
-        "navmesh_settings": settings.navmesh_settings,
-        "geodesic": settings.geodesic,
-        "sensor_timing": settings.sensor_timing or None,
+        "camera": Camera() if config.camera is None else config.camera,
+        "sensors": tuple(config.sensors),
+        "semantic_ids": config.semantic_ids,
+        "sensor_noise": config.sensor_noise or None,
+        "actions": config.action_kind,
+        "actuation_noise": config.noise,
+        "sliding": config.sliding,
+        "navmesh_settings": config.navmesh_settings,
+        "geodesic": config.geodesic,
+        "sensor_timing": config.sensor_timing or None,
         "measures": tuple(components.measures.values()),
-        "num_envs": settings.num_envs,
-        "autoreset_mode": autoreset_mode_of(settings.autoreset_mode).name.lower(),
-        "num_episodes": settings.num_episodes,
-        "floors": floors_of(components.task.sampler) if settings.floors is None else settings.floors,
-        "episode_file": None if settings.episode_file is None else Path(settings.episode_file).name,
-        "texture_size": settings.texture_size,
-        "max_triangles": settings.max_triangles,
-        "resident_scenes": settings.resident_scenes,
-        "rotate_every": settings.rotate_every,
-        "deterministic_rotation": settings.deterministic_rotation,
+        "num_envs": config.num_envs,
+        "autoreset_mode": autoreset_mode_of(config.autoreset_mode).name.lower(),
+        "episodes": {
+            "count": episodes.count,
+            "floors": floors_of(components.task.sampler) if episodes.floors is None else episodes.floors,
+            "file": None if episodes.file is None else Path(episodes.file).name,
+        },
+        "scenes": {
+            "texture_size": scenes.texture_size,
+            "max_triangles": scenes.max_triangles,
+            "resident": scenes.resident,
+            "rotate_every": scenes.rotate_every,
+            "deterministic_rotation": scenes.deterministic_rotation,
+        },
         # Left out where each agent is alone, whose checksums then stay as they were before there were worlds.
-        **({} if settings.team == ALONE else {"agents_per_world": settings.team}),
-        **({"bodies": tuple(settings.bodies)} if settings.bodies else {}),
+        **({} if config.team == ALONE else {"agents_per_world": config.team}),
+        **({"bodies": tuple(config.bodies)} if config.bodies else {}),
     }
 
 

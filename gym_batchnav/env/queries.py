@@ -5,8 +5,8 @@ from __future__ import annotations
 from gym_batchnav.actions.api import Actions
 from gym_batchnav.env.arguments import indices_of
 from gym_batchnav.env.cameras import AgentCameras
+from gym_batchnav.env.config import EnvConfig
 from gym_batchnav.env.protocol_card import ProtocolCard, make_card
-from gym_batchnav.env.settings import BatchSettings
 from gym_batchnav.env.simulator import Simulator
 from gym_batchnav.env.stepper import Stepper
 from gym_batchnav.library.library import SceneLibrary
@@ -25,7 +25,7 @@ class BatchQueries:
 
     Attributes:
         num_envs: N.
-        settings: The plain keywords.
+        config: The keywords.
         simulator: Moves the agents and tracks their episodes.
         cameras: Renders the agents' views.
         components: The task with all sensors and measures.
@@ -33,7 +33,7 @@ class BatchQueries:
     """
 
     num_envs: int
-    settings: BatchSettings
+    config: EnvConfig
     simulator: Simulator
     cameras: AgentCameras
     components: Components
@@ -106,7 +106,7 @@ class BatchQueries:
 
         Print it, or write its ``to_json()`` beside the result.
         """
-        return make_card(self.settings, self.components, self.simulator, self.cameras, self.max_episode_steps)
+        return make_card(self.config, self.simulator, self.cameras, self.max_episode_steps)
 
     def scene_name(self, index: int) -> str:
         """Return the name of the scene that environment ``index`` is in."""

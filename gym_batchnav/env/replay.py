@@ -54,7 +54,7 @@ class RecordWorlds(VectorWrapper):
         self.folder = Path(folder)
         self.num_written = 0
         self._batch = batch_of(env)
-        num_worlds = env.num_envs // self._batch.settings.team.most
+        num_worlds = env.num_envs // self._batch.config.team.most
         if not set(worlds or ()) <= set(range(num_worlds)):
             raise ValueError(f"worlds={worlds}: there are worlds 0 to {num_worlds - 1}")
         self._is_recorded = np.array([worlds is None or world in worlds for world in range(num_worlds)])
@@ -66,7 +66,7 @@ class RecordWorlds(VectorWrapper):
 
     def placed(self, indices: np.ndarray) -> None:
         """Begin recordings of the worlds of agents ``indices`` [M]; the batch calls this."""
-        worlds = np.unique(indices // self._batch.settings.team.most)
+        worlds = np.unique(indices // self._batch.config.team.most)
         worlds = worlds[self._is_recorded[worlds]].tolist()
         if not worlds:
             return
@@ -97,7 +97,7 @@ class RecordWorlds(VectorWrapper):
 
     def _rows(self, world: int) -> slice:
         """Return the rows of a world's agents."""
-        size = self._batch.settings.team.most
+        size = self._batch.config.team.most
         return slice(world * size, (world + 1) * size)
 
     def _rows_of_state(self, state: dict[str, Any], world: int) -> dict[str, dict[str, np.ndarray]]:
@@ -188,7 +188,7 @@ def _state_for(batch: BatchNavEnv, log: WorldLog) -> dict[str, Any]:
     fits = rows.min() >= 0 and rows.max() < len(episodes)
     if not fits or not np.array_equal(episodes.start[rows], state["episodes"]["start"]):
         raise ValueError(
-            f"{log!r} has episodes that this batch does not have: pass the task=, num_episodes=, episode_file= and "
+            f"{log!r} has episodes that this batch does not have: pass the task=, episodes= and "
             "navmesh_settings= of the recorded batch"
         )
     return state
@@ -199,7 +199,7 @@ def bodies_of(batch: BatchNavEnv) -> tuple[float, tuple[str, ...], np.ndarray]:
     worlds = batch.worlds
     if worlds is not None:
         return worlds.seconds, worlds.shapes, worlds.radius
-    team = batch.settings.team
+    team = batch.config.team
     return float(getattr(batch.actions, "time_step", STEP_SECONDS)), (team.shape,), np.array([team.radius])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, ClassVar, cast
 
 import gymnasium
@@ -11,6 +12,7 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.config import Scenes
 from gym_batchnav.env.protocol_card import ProtocolCard, make_card
 from gym_batchnav.protocols import protocol_of
 
@@ -43,7 +45,7 @@ class SingleEnv(gymnasium.Env):
             if name in kwargs:
                 raise ValueError(f"{name}={kwargs[name]!r}: make a batch with gymnasium.make_vec instead")
         if kwargs.get("library") is None:
-            kwargs.setdefault("deterministic_rotation", True)
+            kwargs["scenes"] = replace(Scenes.of(kwargs.get("scenes")), deterministic_rotation=True)
         self._has_limit = "max_episode_steps" in kwargs
         self._spec: EnvSpec | None = None
         self._envs = self.make_batch(1, autoreset_mode=AutoresetMode.DISABLED, **kwargs)
@@ -64,7 +66,7 @@ class SingleEnv(gymnasium.Env):
         known = None if spec is None or self._has_limit else gymnasium.registry.get(spec.id)
         if known is None or known.max_episode_steps is None:
             return
-        protocol = self.batch.settings.protocol
+        protocol = self.batch.config.protocol
         limit = self.batch.max_episode_steps
         if protocol is None:
             self.batch.max_episode_steps = NO_LIMIT
@@ -80,7 +82,7 @@ class SingleEnv(gymnasium.Env):
         """Begin an episode; ``options={"episode_index": index}`` chooses it.
 
         Raises:
-            RuntimeError: Every episode has run once, see ``episode_order``.
+            RuntimeError: Every episode has run once, see Episodes.
         """
         super().reset(seed=seed)
         if options and isinstance(options.get("episode_index"), (int, np.integer)):
@@ -101,13 +103,13 @@ class SingleEnv(gymnasium.Env):
         return _first(observation), float(reward[0]), bool(terminated[0]), bool(truncated[0]), info
 
     def protocol_card(self) -> ProtocolCard:
-        """Return what a result must state to be repeated; see ``BatchNavEnv.protocol_card``.
+        """Return everything needed to reproduce a result; see ``BatchNavEnv.protocol_card``.
 
         If a TimeLimit of ``gymnasium.make`` has the limit of steps, the card leaves it out.
         """
         batch = self.batch
         limit = None if batch.max_episode_steps == NO_LIMIT else batch.max_episode_steps
-        return make_card(batch.settings, batch.components, batch.simulator, batch.cameras, limit)
+        return make_card(batch.config, batch.simulator, batch.cameras, limit)
 
     def render(self) -> np.ndarray | None:
         """Return the agent's view, [256, 256, 3] uint8; None without a render mode."""

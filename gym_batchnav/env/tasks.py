@@ -8,6 +8,7 @@ import gymnasium
 
 from gym_batchnav.actions.flight import FlightActions
 from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.config import with_defaults
 from gym_batchnav.env.single import SingleEnv
 from gym_batchnav.geometry import Camera
 from gym_batchnav.protocols import protocol_of
@@ -91,27 +92,24 @@ def _team_of(default: Tag | Rendezvous, keywords: dict[str, Any]) -> dict[str, A
 
 
 def _make(num_envs: int, defaults: dict[str, Any], keywords: dict[str, Any]) -> BatchNavEnv:
-    """Make a batch with the defaults of an id, a protocol in their place, and the user's keywords in place of both.
+    """Make a batch with the defaults of an id; see ``with_defaults``.
 
     ``make_vec`` passes on the id's limit of steps as if the user had, so a limit of this value is the protocol's.
 
     Raises:
-        ValueError: The protocol is one of another task.
+        ValueError: The protocol is for another task.
     """
-    if keywords.get("protocol") is None:
-        return BatchNavEnv(num_envs, **{**defaults, **keywords})
-    protocol = protocol_of(keywords["protocol"])
-    task = type(defaults["task"])
-    if "task" not in keywords and not isinstance(protocol.task, task):
-        theirs = type(protocol.task).__name__
-        raise ValueError(
-            f"protocol={protocol.name!r} is one of {theirs}, not of {task.__name__}: make BatchNav/{theirs}-v0 instead"
-        )
-    brought = protocol.keywords()
-    defaults = {name: value for name, value in defaults.items() if name not in brought}
-    if keywords.get("max_episode_steps") == gymnasium.spec(f"BatchNav/{task.__name__}-v0").max_episode_steps:
-        keywords = {name: value for name, value in keywords.items() if name != "max_episode_steps"}
-    return BatchNavEnv(num_envs, **{**defaults, **keywords})
+    if keywords.get("protocol") is not None:
+        protocol = protocol_of(keywords["protocol"])
+        task = type(defaults["task"])
+        if "task" not in keywords and not isinstance(protocol.task, task):
+            theirs = type(protocol.task).__name__
+            raise ValueError(
+                f"protocol={protocol.name!r} is for {theirs}, not {task.__name__}: make BatchNav/{theirs}-v0 instead"
+            )
+        if keywords.get("max_episode_steps") == gymnasium.spec(f"BatchNav/{task.__name__}-v0").max_episode_steps:
+            keywords = {name: value for name, value in keywords.items() if name != "max_episode_steps"}
+    return BatchNavEnv(num_envs, **with_defaults(keywords, defaults))
 
 
 def make_dronenav(num_envs: int = 1, **keywords: Any) -> BatchNavEnv:

@@ -59,7 +59,7 @@ def sample_episodes(
     if not (radii >= rules.min_island_radius).any():
         raise ValueError(
             f"no island has a radius of {rules.min_island_radius} m or more (the largest has {radii.max():.2f} m): "
-            "the scene is too small to sample episodes; pass your own with episode_file="
+            "the scene is too small to sample episodes; pass your own with episodes="
         )
     longest = _path_length_bound(navmesh)
     if rules.min_distance > longest:
@@ -78,7 +78,7 @@ def sample_episodes(
             raise ValueError(
                 f"none of {num_tried * rules.retries} pairs of points lies {rules.min_distance} to "
                 f"{rules.max_distance} m apart on one floor: choose other distances, or pass your own episodes "
-                "with episode_file="
+                "with episodes="
             )
     start, goal, distance = (np.concatenate(parts)[:num_episodes] for parts in zip(*found, strict=True))
     heading = rng.uniform(-np.pi, np.pi, num_episodes)

@@ -64,10 +64,10 @@ class EpisodeSchedule:
             ValueError: If there is no such order, or the order is ``"once"`` and scenes rotate.
         """
         if order not in EPISODE_ORDERS:
-            raise ValueError(f"episode_order={order!r}: choose from {', '.join(map(repr, EPISODE_ORDERS))}")
+            raise ValueError(f"order={order!r}: choose from {', '.join(map(repr, EPISODE_ORDERS))}")
         if order == "once" and self._rotates:
             raise ValueError(
-                "episode_order='once' requires all scenes to be resident: pass fewer scenes, or set resident_scenes= "
+                "order='once' requires all scenes to be resident: pass fewer scenes, or set resident= of Scenes "
                 "to their number"
             )
         self.order = order

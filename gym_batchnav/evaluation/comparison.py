@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.config import Episodes
 from gym_batchnav.evaluation.agents import Agent, sensors_of_agent, with_sensors
 from gym_batchnav.evaluation.evaluate import WHOLE, EvaluatedEpisodes, episode_numbers, evaluate
 from gym_batchnav.evaluation.failures import measures_for_causes
@@ -235,7 +236,7 @@ def make_comparison(asked: Asked, load: LoadAgent, note: Callable[[str], None] =
     beside = _beside(asked, load, about, note)
     spec = list(asked.scenes or held_out_scenes("cpu" if about is None else about.preset))
     per_scene = episodes_per_scene_of(asked.episodes, len(scene_sources(spec)))
-    keywords = {**_world(asked, policies, beside), "num_episodes": per_scene, "episode_order": "once"}
+    keywords = {**_world(asked, policies, beside), "episodes": Episodes(order="once", count=per_scene)}
     env = BatchNavEnv(asked.num_envs, **keywords, scenes=spec, renderer=asked.renderer)
     try:
         beside = _without_strangers(beside, env, asked, note)

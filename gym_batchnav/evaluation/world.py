@@ -13,8 +13,8 @@ import numpy as np
 from gym_batchnav.actions.choice import make_noise
 from gym_batchnav.actions.discrete import DiscreteActions
 from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.config import check_choice
 from gym_batchnav.env.rig import picture_spaces
-from gym_batchnav.env.settings import check_choice
 from gym_batchnav.evaluation.records import (
     CLASS,
     checked_value,
@@ -162,8 +162,9 @@ class PolicyAbout:
         Raises:
             ValueError: The task or the noise is a user's.
         """
-        names = ("camera", "forward_step", "turn_angle_deg", "sliding", "max_episode_steps", "geodesic")
+        names = ("camera", "sliding", "max_episode_steps", "geodesic")
         keywords = {"task": self.make_task(), **{name: getattr(self, name) for name in names}}
+        keywords["actions"] = DiscreteActions(self.forward_step, self.turn_angle_deg)
         keywords["sensors"] = (*self.sensors, *map(_made, self.other_sensors.values()))
         if self.navmesh_settings != NavMeshSettings():  # otherwise, navmeshes beside scenes are used as they are
             keywords["navmesh_settings"] = self.navmesh_settings
@@ -254,7 +255,7 @@ def policy_about(
     spaces = {
         name: space for name, space in env.components.spaces.items() if name not in (PreviousAction.name, *hidden)
     }
-    others = (one for one in env.settings.other_sensors if one.name in spaces)
+    others = (one for one in env.config.sensors if not isinstance(one, str) and one.name in spaces)
     return PolicyAbout(
         kind=kind,
         sensors=tuple(name for name in images if name not in hidden),
@@ -271,9 +272,9 @@ def policy_about(
         task_settings=fields_of(env.task),
         navmesh_settings=env.simulator.navmesh(int(env.library.active[0])).settings,
         actuation_noise=record_of(env.simulator.actuation_noise),
-        sensor_noise=record_of(env.settings.sensor_noise or {}),
-        sensor_timing=record_of(env.settings.sensor_timing or {}),
-        geodesic=env.settings.geodesic,
+        sensor_noise=record_of(env.config.sensor_noise or {}),
+        sensor_timing=record_of(env.config.sensor_timing or {}),
+        geodesic=env.config.geodesic,
         other_sensors={one.name: record_of(one) for one in others},
         spaces={name: space_record(space) for name, space in spaces.items() if space_record(space)},
     )

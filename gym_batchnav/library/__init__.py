@@ -8,7 +8,7 @@ Glossary:
 - *source*: an entry of the list of scenes: its name, a function that loads it, and its recipe.
 - *slot*: a place for one scene. Agents, renderers and navmeshes refer to scenes by slot.
 - *lane*: one of K queues of episodes. New episodes of a lane begin in its *active* slot. ``num_active`` is K, which the
-  environment calls ``resident_scenes``.
+  environment calls ``resident``.
 - *resident*: a scene that has a lane, or that a caller has put into a slot.
 - *spare*: a slot without a scene, into which the next one is loaded.
 - *arriving*: a scene in a slot that will soon take over a lane.

@@ -235,7 +235,7 @@ class SceneLibrary:
         assert self._max_bytes is not None
         sizes = zip(self._memory.tolist(), ("main memory", "the graphics device"), strict=True)
         taken = " and ".join(f"{size:,} bytes of {place}" for size, place in sizes if size > self._max_bytes)
-        return f"{counted(self.num_held, 'scene')} would take {taken}, more than max_scene_bytes={self._max_bytes}"
+        return f"{counted(self.num_held, 'scene')} would take {taken}, more than max_bytes={self._max_bytes}"
 
     # Preparers
 
@@ -573,7 +573,7 @@ class SceneLibrary:
                     done()
                 else:
                     too_large.add(index)
-        limit = f"max_scene_bytes={self._max_bytes}"
+        limit = f"max_bytes={self._max_bytes}"
         if not chosen:
             raise ValueError(f"no scene fits into {limit}: allow more") if too_large else self._refusals.none_left()
         if too_large:
@@ -659,7 +659,7 @@ class SceneLibrary:
             self._arriving = slot, self._step + SETTLE_STEPS
         else:
             others = f"besides the {counted(self.num_held, 'scene')} in memory"
-            self._refusals.pass_over(content[0], f"max_scene_bytes={self._max_bytes} {others}")
+            self._refusals.pass_over(content[0], f"max_bytes={self._max_bytes} {others}")
 
     def _request_next(self) -> None:
         """Request the next scene of the plan."""

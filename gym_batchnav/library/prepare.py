@@ -144,7 +144,7 @@ class NavigationPreparer:
     def _flight(self, scene: Scene, sampler: FlightEpisodes) -> FlightNavigation:
         """Prepare one scene for flying agents."""
         if self.episode_file is not None:
-            raise ValueError(f"episode_file='{self.episode_file}': no file can be read for {sampler!r}: leave it out")
+            raise ValueError(f"episodes='{self.episode_file}': no file can be read for {sampler!r}: leave it out")
         navmesh = self._own_navmesh(scene)
         return prepare_flight(scene, navmesh, _content_of(navmesh), sampler, self.num_episodes, self.cache)
 
@@ -184,9 +184,9 @@ class NavigationPreparer:
                 raise SceneRefused(scene.name, reason_of(error)) from error
         objects = isinstance(self.sampler, ObjectEpisodes) and not self.sampler.per_instance
         if not points and not objects:
-            raise ValueError(f"episode_file='{file}': no file can be read for {self.sampler!r}: leave episode_file out")
+            raise ValueError(f"episodes='{file}': no file can be read for {self.sampler!r}: leave the file out")
         categories = self.sampler.categories if isinstance(self.sampler, ObjectEpisodes) else None
-        origin = f"episode_file='{file}'" if self.episode_file else f"'{file}'"
+        origin = f"episodes='{file}'" if self.episode_file else f"'{file}'"
         aliases = (scene.name, str(scene.metadata.get("path", "")))
         try:
             by_scene = _dataset_with(file, categories, aliases)
@@ -194,7 +194,7 @@ class NavigationPreparer:
             if self.episode_file is None:
                 raise
             kind = FileNotFoundError if isinstance(error, FileNotFoundError) else ValueError
-            raise kind(f"episode_file= cannot be used: {error}") from error
+            raise kind(f"episodes= cannot be used: {error}") from error
         where = f"{origin}, scene {scene.name!r}"
         try:
             name = scene_name_in(by_scene, aliases)

@@ -50,10 +50,10 @@ def make_library(
     preparer: NavigationPreparer,
     *,
     once: bool,
-    resident_scenes: int | None,
+    resident: int | None,
     rotate_every: int,
     deterministic: bool,
-    max_scene_bytes: int | None,
+    max_bytes: int | None,
 ) -> SceneLibrary:
     """Make a library whose scenes are prepared ahead of their turn by worker processes.
 
@@ -62,29 +62,29 @@ def make_library(
         num_envs: N, the number of environments that will share the library.
         preparer: Prepares the scenes.
         once: Whether every episode runs once, for which all scenes must be resident.
-        resident_scenes: The number of lanes. By default all scenes if they are few or with ``once``, else one per 32
+        resident: The number of lanes. By default all scenes if they are few or with ``once``, else one per 32
             environments.
         rotate_every: See SceneLibrary.
         deterministic: See SceneLibrary.
-        max_scene_bytes: See SceneLibrary.
+        max_bytes: See SceneLibrary.
 
     Raises:
         ValueError: If episodes run once and not all scenes would be resident, or as SceneLibrary does.
     """
-    if once and resident_scenes is not None and resident_scenes < len(sources):
+    if once and resident is not None and resident < len(sources):
         raise ValueError(
-            f"episode_order='once' requires all scenes to be resident: pass {counted(resident_scenes, 'scene')} "
-            f"instead of {len(sources)}, or leave resident_scenes={resident_scenes} out"
+            f"Episodes(order='once') requires all scenes to be resident: pass {counted(resident, 'scene')} "
+            f"instead of {len(sources)}, or leave out resident={resident} of Scenes"
         )
-    if resident_scenes is None and not once and len(sources) > ALL_RESIDENT:
-        resident_scenes = -(-num_envs // ENVS_PER_SCENE)
+    if resident is None and not once and len(sources) > ALL_RESIDENT:
+        resident = -(-num_envs // ENVS_PER_SCENE)
     worker = PreparationWorker(preparer)
     return SceneLibrary(
         sources,
-        resident_scenes,
+        resident,
         rotate_every=rotate_every,
         deterministic=deterministic,
-        max_scene_bytes=max_scene_bytes,
+        max_scene_bytes=max_bytes,
         prepare_ahead=worker.prepare_ahead,
         release_worker=worker.release,
     )

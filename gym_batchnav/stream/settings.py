@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from gym_batchnav.env.settings import autoreset_mode_of, check_choice
+from gym_batchnav.env.config import Episodes, Scenes, autoreset_mode_of, check_choice
 from gym_batchnav.system.numbers import check_counts, check_flags
 
 MEMORIES = ("replay", "reservoir")
 _FIXED = {
     "autoreset_mode": ("next_step", "the last frame of an episode is part of the stream"),
-    "episode_order": ("random", "a stream has no end"),
     "obs_device": ("cpu", "frames are kept in main memory"),
 }
 
@@ -99,7 +98,9 @@ class StreamSettings:
             raise ValueError(
                 "library=: pass scenes= instead, because the batch of a stream runs in a thread of its own"
             )
-        if self.deterministic and not keywords.setdefault("deterministic_rotation", True):
-            raise ValueError("deterministic=True with deterministic_rotation=False: leave one of them out")
-        keywords.setdefault("reuse_buffers", True)
+        if Episodes.of(keywords.get("episodes")).order != "random":
+            raise ValueError("episodes= in order 'once': leave the order out, because a stream has no end")
+        if self.deterministic:
+            keywords["scenes"] = replace(Scenes.of(keywords.get("scenes")), deterministic_rotation=True)
+        keywords.setdefault("buffers", 2)
         return keywords

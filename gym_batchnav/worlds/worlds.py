@@ -363,7 +363,7 @@ def place_bodies(places: Places, leader: np.ndarray, radius: np.ndarray, draws: 
             if not len(left):
                 raise ValueError(
                     f"there is no room for {num_bodies} bodies in a world: only {body} of them can begin without "
-                    "touching; use fewer agents_per_world or bodies, or a larger num_episodes="
+                    "touching; use fewer agents_per_world or bodies, or a larger Episodes(count=)"
                 )
             rows[world, body] = left[int(draws[world, body, 0] * len(left))]
     return rows

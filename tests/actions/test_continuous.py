@@ -17,7 +17,7 @@ from gym_batchnav.testing import check_vector_env
 
 KINDS = {"velocity": VelocityActions, "waypoint": WaypointActions, "holonomic": HolonomicActions}
 HALL = ["0" * 12] * 12
-BLIND = {"scenes": "apartment_4", "sensors": (), "num_episodes": 5}
+BLIND = {"scenes": "apartment_4", "sensors": (), "episodes": 5}
 unit = st.floats(-1, 1, width=32)
 
 
@@ -253,7 +253,7 @@ def test_with_the_highest_thresholds_each_motion_alone_is_possible(kind):
 @pytest.mark.parametrize("name", KINDS)
 def test_a_batch_keeps_the_rules(name, mode):
     """Spaces, autoreset, seeding, independence of the environments."""
-    keywords = {"sensors": (PreviousAction(),), "max_episode_steps": 9, "autoreset_mode": mode, "num_episodes": 5}
+    keywords = {"sensors": (PreviousAction(),), "max_episode_steps": 9, "autoreset_mode": mode, "episodes": 5}
     check_vector_env(lambda: BatchNavEnv(3, actions=name, scenes="apartment_4", **keywords), steps=30, strict=True)
 
 

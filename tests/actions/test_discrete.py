@@ -5,12 +5,10 @@ import pytest
 from gymnasium.spaces import Discrete
 
 from gym_batchnav import BatchNavEnv
-from gym_batchnav.actions.choice import make_actions
-from gym_batchnav.actions.continuous import VelocityActions
 from gym_batchnav.actions.discrete import DiscreteActions
 from gym_batchnav.state import Action
 
-BLIND = {"scenes": "apartment_4", "sensors": (), "num_episodes": 5}
+BLIND = {"scenes": "apartment_4", "sensors": (), "episodes": 5}
 
 
 def test_each_action_commands_its_motion():
@@ -78,15 +76,6 @@ def test_with_a_look_angle_the_message_has_six_choices():
 def test_amounts_must_be_positive(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         DiscreteActions(**wrong)
-
-
-def test_the_step_and_the_angle_belong_to_discrete_actions():
-    assert make_actions("discrete", 0.5, 30) == DiscreteActions(0.5, 30)
-    own = DiscreteActions(0.5)
-    assert make_actions(own) is own
-    for actions in ("velocity", VelocityActions(), own):
-        with pytest.raises(ValueError, match=r"forward_step=0\.5 .*belong to actions='discrete'"):
-            make_actions(actions, forward_step=0.5)
 
 
 @pytest.mark.parametrize("actions", ["fly", 4, DiscreteActions, None])

@@ -9,6 +9,7 @@ from gym_batchnav import BatchNavEnv
 from gym_batchnav.actions.api import Actions
 from gym_batchnav.actions.continuous import HolonomicActions, VelocityActions, WaypointActions
 from gym_batchnav.actions.discrete import DiscreteActions
+from gym_batchnav.env.config import Episodes
 from gym_batchnav.episodes.habitat import write_episodes
 from gym_batchnav.episodes.sampling import sample_episodes
 from gym_batchnav.evaluation.agents import RandomAgent, ShortestPathAgent
@@ -30,7 +31,7 @@ ODD = [  # limits that a follower could stumble over
 
 
 def follow(num_envs, actions, **keywords):
-    env = BatchNavEnv(num_envs, actions=actions, sensors=(), episode_order="once", **keywords)
+    env = BatchNavEnv(num_envs, actions=actions, sensors=(), episodes=Episodes(order="once"), **keywords)
     episodes = evaluate(env, ShortestPathAgent())
     env.close()
     return episodes

@@ -127,7 +127,7 @@ def test_the_noise_of_continuous_motion_grows_with_its_amount():
 
 def run(num_envs, chosen_actions, **keywords):
     """Positions and headings [T, 5, 4] of the first five environments."""
-    env = BatchNavEnv(num_envs, autoreset_mode="same_step", num_episodes=50, **{**BLIND, **keywords})
+    env = BatchNavEnv(num_envs, autoreset_mode="same_step", episodes=50, **{**BLIND, **keywords})
     env.reset(seed=3)
     rows = []
     for chosen in chosen_actions:
@@ -151,7 +151,7 @@ def test_noise_does_not_depend_on_the_number_of_environments(name):
 
 
 def test_noise_differs_between_steps_episodes_and_environments():
-    env = BatchNavEnv(4, actuation_noise="locobot", turn_angle_deg=30, num_episodes=50, **BLIND)
+    env = BatchNavEnv(4, actuation_noise="locobot", actions=DiscreteActions(turn_angle_deg=30), episodes=50, **BLIND)
     turned = []
     for _ in range(2):
         env.reset(seed=None if turned else 0)

@@ -61,6 +61,5 @@ def settings(tmp_path_factory):
         "camera": Camera(width=8, height=8),
         "task": PointNav(success_distance=4.0),
         "max_episode_steps": 9,
-        "num_episodes": 50,
-        "cache_dir": tmp_path_factory.mktemp("cache"),
+        "episodes": 50,
     }

@@ -47,7 +47,7 @@ class Witness(LedgerEnv):
     """A ledger that also records every step, and the goal at each time-out."""
 
     def __init__(self, num_envs, **keywords):
-        super().__init__(num_envs, num_episodes=30, renderer="embree", **keywords)
+        super().__init__(num_envs, episodes=30, renderer="embree", **keywords)
         self.cut = []
         self.steps = []
         self._before = None
@@ -72,7 +72,7 @@ def run(example, room, tmp_path, monkeypatch):
     made = []
     valued = []
     advantages = {}
-    make = lambda *args, **kw: made.append(Witness(*args, cache_dir=room.parent, **kw)) or made[-1]  # noqa: E731
+    make = lambda *args, **kw: made.append(Witness(*args, **kw)) or made[-1]  # noqa: E731
     monkeypatch.setattr(tasks, "BatchNavEnv", make)
     value = example.Agent.value
 
@@ -149,7 +149,7 @@ def test_scripts_that_make_single_environments_train_and_count_right(name, room,
     """The calls that CleanRL's ppo.py makes of Gymnasium, in their order."""
     ledger = tmp_path / "ledger"
     ledger.mkdir()
-    keywords = {"scenes": str(room), "cache_dir": str(room.parent), "num_episodes": 30, "cut_after": 9}
+    keywords = {"scenes": str(room), "episodes": 30, "cut_after": 9}
     make_ledger = lambda *args, **kw: LedgerEnv(*args, ledger=ledger, **{**kw, **keywords})  # noqa: E731
     monkeypatch.setattr(tasks, "BatchNavEnv", make_ledger)
     video = "moviepy" in REQUIRED or importlib.util.find_spec("moviepy") is not None

@@ -28,7 +28,7 @@ def example():
 
 def test_imitation_makes_the_drone_act_like_the_follower(example, tmp_path):
     task = DroneNav(sampler=FlightEpisodes(num_goals=4))
-    env = example.make_env(8, [box_room()], num_episodes=50, cache_dir=tmp_path, task=task, renderer="embree")
+    env = example.make_env(8, [box_room()], episodes=50, task=task, renderer="embree")
     env.seed(0)
     model = example.make_model(env, seed=0)
 

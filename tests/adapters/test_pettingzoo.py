@@ -15,6 +15,7 @@ from pettingzoo.utils import parallel_to_aec
 
 from gym_batchnav.adapters.pettingzoo import PettingZooEnv
 from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.config import Episodes
 from gym_batchnav.env.flat import ScanObservation
 from gym_batchnav.geometry import Camera
 from gym_batchnav.worlds.api import Team
@@ -52,7 +53,7 @@ def test_pettingzoos_test_of_the_interface(make, keywords):
     env = make(**keywords)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        if isinstance(env.batch.settings.team.num_agents, tuple):  # then fewer than all may take part
+        if isinstance(env.batch.config.team.num_agents, tuple):  # then fewer than all may take part
             warnings.filterwarnings("ignore", "No agents present but not all possible_agents")
         parallel_api_test(env, num_cycles=60)
 
@@ -146,7 +147,7 @@ def test_the_episode_of_the_first_agent_can_be_chosen(make):
 
 
 def test_every_episode_once_ends_with_an_error(make):
-    env = make(episode_order="once", num_episodes=20)
+    env = make(episodes=Episodes(order="once", count=20))
     for _ in range(20):
         env.reset()
     with pytest.raises(RuntimeError, match="every episode has run once"):

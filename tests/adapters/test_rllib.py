@@ -68,14 +68,14 @@ def read(folder):
 
 def make_ledger(config, wrap=RLlibEnv):
     """Make the batch of an env runner with a ledger."""
-    keywords = {"scenes": [box_room()], "camera": Camera(width=8, height=1), "num_episodes": 50, **config}
+    keywords = {"scenes": [box_room()], "camera": Camera(width=8, height=1), "episodes": 50, **config}
     task = PointNav(success_distance=6.0)  # so large that chance meets it
     return wrap(ScanObservation(Recorder(max_episode_steps=LIMIT, task=task, **keywords)))
 
 
 def make_ledger_of_example(config, folder):
     """Make the example's batch with a ledger."""
-    return make_ledger({"num_envs": config["num_envs"], "folder": folder / "ledger", "cache_dir": folder / "cache"})
+    return make_ledger({"num_envs": config["num_envs"], "folder": folder / "ledger"})
 
 
 def note_end(*, episode, prev_episode_chunks, env_index, folder, **_):
@@ -97,7 +97,7 @@ def config_of(folder, creator, num_env_runners, **keywords):
         (folder / name).mkdir()
     return (
         PPOConfig()
-        .environment("ledger", env_config={"folder": folder / "ledger", "cache_dir": folder / "cache", **keywords})
+        .environment("ledger", env_config={"folder": folder / "ledger", **keywords})
         .env_runners(
             num_env_runners=num_env_runners,
             num_envs_per_env_runner=N,
@@ -206,7 +206,7 @@ def test_single_environments_are_refused_with_the_remedy(cluster, tmp_path):
 
 
 def test_make_batch_takes_keywords_and_other_ids(tmp_path):
-    keywords = {"num_envs": 2, "scenes": [box_room()], "cache_dir": tmp_path, "num_episodes": 20}
+    keywords = {"num_envs": 2, "scenes": [box_room()], "episodes": 20}
     env = make_batch(keywords)
     assert env.num_envs == 2 and env.single_observation_space.shape == (67,)
     env.close()
@@ -217,7 +217,7 @@ def test_make_batch_takes_keywords_and_other_ids(tmp_path):
 
 def test_neighbouring_env_runners_share_no_episodes(library, tmp_path):
     def begun(seed, wrap):
-        batch = LedgerEnv(N, library=library, sensors=(), num_episodes=50, cache_dir=tmp_path)
+        batch = LedgerEnv(N, library=library, sensors=(), episodes=50)
         goals = wrap(batch).reset(seed=seed)[0]["pointgoal_with_gps_compass"].tolist()
         batch.close()
         return {tuple(goal) for goal in goals}

@@ -42,9 +42,7 @@ def make_small(config, folder, **keywords):
     """Make the batch of an env runner in a room, and note the node that it is on."""
     (folder / ray.get_runtime_context().get_node_id()).touch()
     given = {name: config[name] for name in ("num_envs", "id", "sensors", "max_episode_steps")}
-    return make_batch(
-        {**given, "scenes": [box_room()], "num_episodes": 30, "cache_dir": folder.parent / "cache", **keywords}
-    )
+    return make_batch({**given, "scenes": [box_room()], "episodes": 30, **keywords})
 
 
 def options_of(example, parser, text):

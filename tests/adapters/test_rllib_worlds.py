@@ -67,11 +67,10 @@ def make_recorder(config):
         "BatchNav/PointNavScan-v0",
         scenes=[box_room()],
         camera=Camera(width=4, height=1),
-        num_episodes=50,
+        episodes=50,
         max_episode_steps=LIMIT,
         task=PointNav(success_distance=6.0),
         renderer="embree",
-        cache_dir=folder / "cache",
         **config,
     )
     world.file = folder / f"truth-{os.getpid()}.jsonl"
@@ -139,7 +138,7 @@ def test_worlds_of_other_env_runners_run_other_episodes(tmp_path):
     begun = []
     for runner in (1, 2):
         config = {"agents_per_world": 2, "scenes": [box_room()], "sensors": (), "id": "BatchNav/PointNav-v0"}
-        world = make_world(EnvContext({**config, "num_episodes": 1000, "cache_dir": tmp_path}, worker_index=runner))
+        world = make_world(EnvContext({**config, "episodes": 1000}, worker_index=runner))
         for seed in (runner, runner + 1):  # RLlib's seeds of two worlds in this env runner
             _, infos = world.reset(seed=seed)
             begun.append(int(infos["agent_0"]["episode_index"]))

@@ -25,6 +25,7 @@ from stable_baselines3.common.vec_env import (
 )
 
 from gym_batchnav.adapters.sb3 import NavEvalCallback, SB3VecEnv, evaluate_once
+from gym_batchnav.env.config import Episodes
 from gym_batchnav.env.single import SingleEnv
 from gym_batchnav.geometry import Camera
 
@@ -38,8 +39,8 @@ def make(library, tmp_path, opened):
     """Make a batch with the smallest images for SB3's own network and short time limits."""
 
     def make(num_envs=N, mode="same_step", **keywords):
-        keywords = {"camera": Camera(36, 36), "max_episode_steps": LIMIT, "num_episodes": 10, **keywords}
-        return opened(LedgerEnv(num_envs, library=library, autoreset_mode=mode, cache_dir=tmp_path, **keywords))
+        keywords = {"camera": Camera(36, 36), "max_episode_steps": LIMIT, "episodes": 10, **keywords}
+        return opened(LedgerEnv(num_envs, library=library, autoreset_mode=mode, **keywords))
 
     return make
 
@@ -99,7 +100,7 @@ def replay(env, actions):
 
 
 def test_sb3s_checker_is_content(library, tmp_path):
-    env = SingleEnv(sensors=("depth", "rgb"), library=library, num_episodes=20, cache_dir=tmp_path)
+    env = SingleEnv(sensors=("depth", "rgb"), library=library, episodes=20)
     check_env(env, warn=False)
     assert not env.batch.closed
     env.close()
@@ -181,7 +182,7 @@ def test_a_replay_buffer_holds_true_last_observations(make):
 def test_observations_of_one_array_train(name, policy, library, tmp_path):
     keywords = {"camera": Camera(36, 36)} if name == "PointNavImage" else {}
     batch = gymnasium.make_vec(
-        f"BatchNav/{name}-v0", num_envs=N, library=library, cache_dir=tmp_path, num_episodes=10,
+        f"BatchNav/{name}-v0", num_envs=N, library=library, episodes=10,
         autoreset_mode="same_step", max_episode_steps=LIMIT, **keywords,
     )  # fmt: skip
     env = VecMonitor(SB3VecEnv(batch))
@@ -347,7 +348,7 @@ def test_vec_video_recorder_films_some_of_the_environments(make, tmp_path):
 
 
 def test_an_evaluation_runs_every_episode_once_and_tells_spl(make, tmp_path):
-    batch = make(3, episode_order="once")
+    batch = make(3, episodes=Episodes(order="once", count=10))
     held_out = VecMonitor(SB3VecEnv(batch))
     model = policy_of(SB3VecEnv(make()))
     callback = NavEvalCallback(

@@ -29,7 +29,7 @@ def make(library, tmp_path, opened):
     """Make a batch of two worlds of blind agents."""
 
     def make(**keywords):
-        given = {"library": library, "sensors": (), "agents_per_world": M, "num_episodes": 30, "cache_dir": tmp_path}
+        given = {"library": library, "sensors": (), "agents_per_world": M, "episodes": 30}
         given |= {"max_episode_steps": LIMIT, "autoreset_mode": "same_step"}
         return SB3VecEnv(opened(LedgerEnv(N, **{**given, **keywords})))
 
@@ -140,7 +140,7 @@ def test_steps_of_those_who_wait_are_left_out(make):
 
 
 def test_learners_of_self_play_keep_the_steps_in_which_they_acted(library, tmp_path, opened):
-    given = {"library": library, "sensors": (), "cache_dir": tmp_path, "num_episodes": 30, "max_episode_steps": LIMIT}
+    given = {"library": library, "sensors": (), "episodes": 30, "max_episode_steps": LIMIT}
     batch = opened(make_tag(N, task=Tag(M, num_runners=2, catch_distance=1.0), autoreset_mode="same_step", **given))
     play = SelfPlay(batch, [True, True, False], [lambda seen: np.ones(len(seen["players"]), int)])
     env = SB3VecEnv(RecordEpisodeStatistics(play))

@@ -19,6 +19,7 @@ from tianshou.trainer import OnPolicyTrainerParams
 
 from gym_batchnav.adapters.tianshou import TianshouVecEnv
 from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.config import Episodes
 
 N = 5
 GOAL = "pointgoal_with_gps_compass"
@@ -228,5 +229,5 @@ def test_seeds_are_those_of_the_batch(ledger, twin):
 
 
 def test_episodes_that_run_once_are_refused_with_the_remedy(settings):
-    with pytest.raises(ValueError, match="episode_order='random'"):
-        TianshouVecEnv(BatchNavEnv(N, autoreset_mode="same_step", episode_order="once", **settings))
+    with pytest.raises(ValueError, match=r"Episodes\(order='random'\)"):
+        TianshouVecEnv(BatchNavEnv(N, autoreset_mode="same_step", episodes=Episodes(order="once"), **settings))

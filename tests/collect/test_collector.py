@@ -191,7 +191,7 @@ def test_tar_links_that_are_being_renumbered_have_no_index(tar_dataset, tmp_path
         ({"seed": 1.5}, "seed=1.5: pass a whole number"),
         ({"episodes_per_shard": 10_001}, "episodes_per_shard=10001: pass at most 10,000"),
         ({"agents_per_world": 2}, "one agent for each world"),
-        ({"reuse_buffers": True}, "reuse_buffers= is chosen by collect"),
+        ({"buffers": 2}, "buffers= is chosen by collect"),
         ({"scenes": ["apartment_1", "apartment_1"]}, "two scenes have the same name"),
     ],
 )
@@ -256,7 +256,7 @@ def test_no_lock_stays(zarr_dataset):
 
 
 def test_a_scene_with_too_few_episodes_is_named(tmp_path):
-    with pytest.raises(ValueError, match=r"'apartment_1' has only .* episodes: .* episodes_per_scene=.* num_episodes="):
+    with pytest.raises(ValueError, match=r"'apartment_1' has only .* episodes: .* episodes_per_scene=.* episodes="):
         gather(tmp_path, episodes_per_scene=2000, episodes_per_shard=2000, scenes=["apartment_1"], num_envs=1)
     assert list((tmp_path / SHARDS).iterdir()) == []
 
@@ -266,14 +266,14 @@ def test_sampled_episodes_can_be_added_up_to_their_number(tmp_path):
     save_glb(box_room("hall"), hall)
     data = tmp_path / "data"
     keywords = {"scenes": [hall], "sensors": (), "sensor_noise": None, "num_envs": 2, "max_episode_steps": 3}
-    first = gather(data, **keywords, episodes_per_scene=2, num_episodes=4)
-    assert gather(data, **keywords, episodes_per_scene=4, num_episodes=4).info.key == first.info.key
+    first = gather(data, **keywords, episodes_per_scene=2, episodes=4)
+    assert gather(data, **keywords, episodes_per_scene=4, episodes=4).info.key == first.info.key
     with pytest.raises(ValueError, match="has only 4 episodes"):
-        gather(data, **keywords, episodes_per_scene=6, num_episodes=4)
-    with pytest.raises(ValueError, match=r"num_episodes: 6 instead of 4"):
-        gather(data, **keywords, episodes_per_scene=6, num_episodes=6)
-    with pytest.raises(ValueError, match="num_episodes=0"):
-        gather(data, num_episodes=0)
+        gather(data, **keywords, episodes_per_scene=6, episodes=4)
+    with pytest.raises(ValueError, match=r"episodes.*count.*: 6 instead of 4"):
+        gather(data, **keywords, episodes_per_scene=6, episodes=6)
+    with pytest.raises(ValueError, match="count=0"):
+        gather(data, episodes=0)
 
 
 def test_a_function_collects_blind(tmp_path):

@@ -14,7 +14,7 @@ from gym_batchnav.collect.formats import make_format
 from gym_batchnav.geometry import Camera
 
 KEYWORDS = {"episodes_per_scene": 3, "episodes_per_shard": 2, "num_envs": 2, "camera": Camera(32, 32)}
-KEYWORDS |= {"max_episode_steps": 6, "policy": "random", "num_episodes": 3}
+KEYWORDS |= {"max_episode_steps": 6, "policy": "random", "episodes": 3}
 
 
 @pytest.mark.parametrize("to", ["lerobot", "minari"])

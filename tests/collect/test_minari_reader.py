@@ -60,7 +60,7 @@ def test_spaces(dataset):
 def test_the_environment_is_recovered(tmp_path, monkeypatch):
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
     style = Minari()
-    keywords = {"sensors": ("depth",), "num_episodes": 4, "max_episode_steps": 30, "camera": Camera(24, 20)}
+    keywords = {"sensors": ("depth",), "episodes": 4, "max_episode_steps": 30, "camera": Camera(24, 20)}
     env = gymnasium.make("BatchNav/PointNav-v0", scenes=["apartment_0"], **keywords)
     info = recorded.make_info(
         style, env=plain(keywords), scenes=("apartment_0",), observation_space=env.observation_space

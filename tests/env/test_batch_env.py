@@ -1,6 +1,7 @@
 """BatchNavEnv in small rooms, tested through its public interface."""
 
 import pickle
+import re
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import replace
@@ -17,6 +18,7 @@ import gym_batchnav  # noqa: F401 - registers the environments
 from gym_batchnav.actions.discrete import DiscreteActions
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.env.cameras import PICTURE_TARGETS
+from gym_batchnav.env.config import Episodes, Scenes
 from gym_batchnav.geometry import Camera
 from gym_batchnav.lenses import Fisheye
 from gym_batchnav.library.library import SceneLibrary
@@ -31,7 +33,7 @@ def make(library, tmp_path):
     made = []
 
     def make(num_envs=4, **kwargs):
-        made.append(BatchNavEnv(num_envs, **{"library": library, "num_episodes": 50, "cache_dir": tmp_path, **kwargs}))
+        made.append(BatchNavEnv(num_envs, **{"library": library, "episodes": 50, **kwargs}))
         return made[-1]
 
     yield make
@@ -52,7 +54,7 @@ class TestContract:
             assert not (terminated & truncated).any()
 
     def test_make_vec_and_make_give_the_batch_and_the_single(self, library, tmp_path):
-        keywords = {"library": library, "num_episodes": 20, "cache_dir": tmp_path}
+        keywords = {"library": library, "episodes": 20}
         envs = gymnasium.make_vec("BatchNav/PointNav-v0", num_envs=5, **keywords)
         assert isinstance(envs.unwrapped, BatchNavEnv) and envs.num_envs == 5
         assert envs.spec.max_episode_steps == 500
@@ -83,7 +85,7 @@ class TestContract:
 
     @pytest.mark.parametrize("buffers", [1, 3])
     def test_reused_buffers_stay_valid_as_long_as_promised(self, make, buffers):
-        env = make(2, reuse_buffers=True, buffers=buffers)
+        env = make(2, buffers=buffers)
         env.reset(seed=0)
         held = []
         for _ in range(12):
@@ -104,7 +106,7 @@ class TestContract:
 
     @pytest.mark.parametrize("episode_order", ["random", "once"])
     def test_infos_are_fresh(self, make, episode_order):
-        env = make(4, sensors=(), episode_order=episode_order, num_episodes=3, max_episode_steps=4)
+        env = make(4, sensors=(), episodes=Episodes(order=episode_order, count=3), max_episode_steps=4)
         last = env.reset(seed=0)[1]
         for step in walk(env, 30):
             assert not any(np.shares_memory(step[4][name], last[name]) for name in last if name in step[4])
@@ -170,7 +172,7 @@ class TestPhysics:
         assert infos[-1]["path_length"][0] < 0.5
 
     def test_the_follower_succeeds_on_every_episode(self, make):
-        env = make(16, sensors=(), episode_order="once")
+        env = make(16, sensors=(), episodes=Episodes(order="once", count=50))
         env.reset(seed=0)
         success = []
         spl = []
@@ -194,7 +196,7 @@ class TestPhysics:
 
     def test_an_agent_put_on_another_island_is_infinitely_far_and_gets_no_progress(self, tmp_path):
         rooms = scene_of("rooms", box((0, 0, 0), (5, 2.6, 5), True), box((5.3, 0, 0), (10, 2.6, 5), True))
-        env = BatchNavEnv(1, scenes=rooms, sensors=(), num_episodes=20, cache_dir=tmp_path)
+        env = BatchNavEnv(1, scenes=rooms, sensors=(), episodes=20)
         env.reset(seed=0)
         elsewhere = 10.0 - env.agents.position[0, 0]  # the rooms mirror each other
         env.set_pose(env.simulator.navmesh(0).snap(np.array([[elsewhere, 0, 2.5]])), np.zeros(1))
@@ -207,7 +209,7 @@ class TestPhysics:
         scene = replace(scene, navmesh=NavMesh.build(scene.vertices, scene.triangles))
         areas = []
         for agent in (None, NavMeshSettings(), NavMeshSettings(agent_radius=0.4)):
-            env = BatchNavEnv(1, scenes=scene, sensors=(), navmesh_settings=agent, num_episodes=5, cache_dir=tmp_path)
+            env = BatchNavEnv(1, scenes=scene, sensors=(), navmesh_settings=agent, episodes=5)
             areas.append(env.simulator.navmesh(0).navigable_area)
             env.close()
         assert areas[0] == areas[1] > areas[2] + 5
@@ -308,7 +310,7 @@ class TestAutoreset:
         assert env.episodes.count.tolist() == [2, 2]
 
     def test_a_reset_without_an_action_begins_the_same_episodes_that_run_once(self, make):
-        env = make(3, episode_order="once")
+        env = make(3, episodes=Episodes(order="once", count=50))
         first = env.reset(seed=0)[1]["episode_index"].tolist()
         for options in (None, {"reset_mask": np.array([False, True, False])}):
             assert env.reset(options=options)[1]["episode_index"].tolist() == first
@@ -418,7 +420,7 @@ class TestAutoreset:
         assert all(info[name][1] == 0 for name in ("success", "spl", "soft_spl"))
 
     def test_an_environment_without_episodes_stands_still(self, make):
-        env = make(1, sensors=(), episode_order="once", num_episodes=1, max_episode_steps=2)
+        env = make(1, sensors=(), episodes=Episodes(order="once", count=1), max_episode_steps=2)
         env.reset(seed=0)
         for _ in range(5):  # two episodes of two steps and the reset between them
             env.step(np.array([LEFT]))
@@ -446,7 +448,7 @@ class TestAutoreset:
         assert truncated == [False] * 36 + [True]
 
     def test_every_episode_once(self, make):
-        env = make(8, episode_order="once", max_episode_steps=3, sensors=(), num_episodes=10)
+        env = make(8, episodes=Episodes(order="once", count=10), max_episode_steps=3, sensors=())
         _, info = env.reset(seed=0)
         seen = []
         for _ in range(40):
@@ -506,9 +508,9 @@ class TestSeeding:
 
     def test_environments_that_share_a_library_prepare_its_scenes_once(self, make, library, tmp_path):
         one = make(4, library=library)
-        two = make(2, library=library, cache_dir=tmp_path / "elsewhere")
+        two = make(2, library=library, scenes=Scenes(cache_dir=tmp_path / "elsewhere"))
         assert one.simulator.navmesh(0) is two.simulator.navmesh(0)
-        assert make(1, library=library, num_episodes=7).simulator.navmesh(0) is not one.simulator.navmesh(0)
+        assert make(1, library=library, episodes=7).simulator.navmesh(0) is not one.simulator.navmesh(0)
 
     def test_state_saved_and_set_goes_on_the_same(self, make):
         one = make(5)
@@ -569,11 +571,9 @@ class TestWrongUse:
             ({"renderer": "vulkan"}, "vulkan"),
             ({"autoreset_mode": "never"}, "never"),
             ({"render_mode": "human"}, "human"),
-            ({"episode_order": "twice"}, "twice"),
             ({"task": 7}, "task=7 .*Task"),
-            ({"buffers": 4}, "buffers=4 has no effect on fresh arrays: also pass reuse_buffers=True"),
-            ({"cache_dir": 5}, "cache_dir=5: pass a path"),
-            ({"episode_file": 5}, "episode_file=5: pass a path"),
+            ({"buffers": 0}, "buffers=0"),
+            ({"episodes": 1.5}, "episodes=1.5: pass a path"),
             ({"camera": 64}, "Camera"),
         ],
     )
@@ -753,21 +753,43 @@ class TestWrongUse:
     def test_a_refused_environment_leaves_nothing_in_a_shared_library(self, library, make, tmp_path):
         before = len(library._slots.preparers)
         with pytest.raises(ValueError, match="twice"):
-            make(1, episode_order="twice")
-        with pytest.raises(FileNotFoundError, match=r"^episode_file='.*none\.json': there is no such file"):
-            make(1, episode_file=tmp_path / "none.json")
+            make(1, renderer="twice")
+        with pytest.raises(FileNotFoundError, match=r"^episodes='.*none\.json': there is no such file"):
+            make(1, episodes=tmp_path / "none.json")
         (tmp_path / "torn.json").write_text("{")
-        said = r"episode_file= cannot be used: .*torn\.json: not a Habitat episode file"
+        said = r"episodes= cannot be used: .*torn\.json: not a Habitat episode file"
         with pytest.warns(UserWarning, match=f"left out: {said}"), pytest.raises(ValueError, match=said):
-            make(1, episode_file=tmp_path / "torn.json")
+            make(1, episodes=tmp_path / "torn.json")
         assert len(library._slots.preparers) == before
 
     @pytest.mark.parametrize(
-        "wrong", [{"num_episodes": 0}, {"forward_step": 0.0}, {"forward_step": np.nan}, {"turn_angle_deg": -5}]
+        ("group", "wrong", "named"),
+        [
+            (Scenes, {"cache_dir": 5}, "cache_dir=5: pass a path"),
+            (Scenes, {"rotate_every": 0}, "rotate_every=0"),
+            (Scenes, {"deterministic_rotation": 1}, "deterministic_rotation=1"),
+            (Scenes, {"texture_size": "small"}, "texture_size='small'"),
+            (Episodes, {"count": 0}, "count=0"),
+            (Episodes, {"order": "twice"}, "order='twice': choose one of 'random', 'once'"),
+            (Episodes, {"floors": "upper"}, "floors='upper'"),
+        ],
     )
-    def test_wrong_numbers_are_refused_by_name(self, make, wrong):
-        with pytest.raises(ValueError, match=next(iter(wrong))):
-            make(1, **wrong)
+    def test_values_of_a_group_are_refused_by_name(self, group, wrong, named):
+        with pytest.raises(ValueError, match=named):
+            group(**wrong)
+
+    @pytest.mark.parametrize(
+        ("old", "now"),
+        [
+            ("turn_angle_deg", "actions=DiscreteActions(turn_angle_deg=...)"),
+            ("max_scene_bytes", "scenes=Scenes(..., max_bytes=...)"),
+            ("num_episodes", "episodes=Episodes(count=...)"),
+            ("reuse_buffers", "buffers=2"),
+        ],
+    )
+    def test_an_old_keyword_names_the_new_one(self, old, now):
+        with pytest.raises(TypeError, match=re.escape(f"unexpected keyword argument {old!r}: pass {now}")):
+            BatchNavEnv(1, **{old: 1})
 
 
 class TestErrorsOnTheWay:
@@ -803,7 +825,7 @@ class TestErrorsOnTheWay:
         assert env.episodes.num_steps.tolist() == [0, 0] and not env.episodes.done.any()
 
     def test_close_goes_through_with_everything(self, library, tmp_path, monkeypatch):
-        env = BatchNavEnv(1, library=library, num_episodes=5, cache_dir=tmp_path)
+        env = BatchNavEnv(1, library=library, episodes=5)
         env.reset()
         users = len(library._users)
 
@@ -816,7 +838,7 @@ class TestErrorsOnTheWay:
         assert len(library._users) == users - 1
 
     def test_a_refused_state_leaves_the_queue_where_it_was(self, make):
-        env = make(4, episode_order="once")
+        env = make(4, episodes=Episodes(order="once", count=50))
         env.reset(seed=0)
         before = env.get_state()
         state = env.get_state()

@@ -8,6 +8,7 @@ from walks import assert_equal
 
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.env.cameras import AgentCameras
+from gym_batchnav.env.config import Scenes
 from gym_batchnav.env.rig import CameraRig
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.library import SceneLibrary
@@ -15,8 +16,8 @@ from gym_batchnav.navmesh.agents import NavMeshAgents
 from gym_batchnav.state import agent_state
 
 N = 6
-RESIDENT = {"scenes": [box_room(f"room_{i}", width=8 + i) for i in range(5)], "num_episodes": 20}
-ROTATING = {**RESIDENT, "resident_scenes": 2, "rotate_every": 7, "deterministic_rotation": True}
+RESIDENT = {"scenes": [box_room(f"room_{i}", width=8 + i) for i in range(5)], "episodes": 20}
+ROTATING = {**RESIDENT, "scenes": Scenes(RESIDENT["scenes"], resident=2, rotate_every=7, deterministic_rotation=True)}
 
 
 @pytest.fixture
@@ -24,7 +25,7 @@ def make(tmp_path):
     made = []
 
     def make(**kwargs):
-        keywords = {"camera": Camera(width=20, height=16), "cache_dir": tmp_path, "renderer": "embree"}
+        keywords = {"camera": Camera(width=20, height=16), "renderer": "embree"}
         made.append(BatchNavEnv(N, **{**keywords, **RESIDENT, "autoreset_mode": "disabled", **kwargs}))
         return made[-1]
 
@@ -107,7 +108,7 @@ def test_what_is_kept_is_what_would_be_drawn(make, mode, scenes, renderer):
 
 @pytest.mark.parametrize("reuse_buffers", [False, True])
 def test_only_who_has_moved_is_drawn_unless_the_caller_holds_the_pictures(make, monkeypatch, reuse_buffers):
-    env = make(reuse_buffers=reuse_buffers)
+    env = make(buffers=2 if reuse_buffers else None)
     counts = count_views(env, monkeypatch)
     env.reset(seed=0)
     env.step(np.full(N, 2))

@@ -7,10 +7,8 @@ from hypothesis import strategies as st
 from walks import assert_equal
 
 from gym_batchnav import BatchNavEnv, Camera, GaussianNoise, SensorTiming
+from gym_batchnav.env.config import EnvConfig
 from gym_batchnav.env.memory import bytes_per_environment
-from gym_batchnav.env.settings import BatchSettings
-from gym_batchnav.task.components import Components
-from gym_batchnav.task.pointnav import PointNav
 from gym_batchnav.task.sensors import PreviousAction
 from gym_batchnav.testing import check_vector_env
 
@@ -23,7 +21,7 @@ def make(tmp_path, library):
     made = []
 
     def make(**kwargs):
-        keywords = {"library": library, "num_episodes": 20, "cache_dir": tmp_path, "renderer": "embree"}
+        keywords = {"library": library, "episodes": 20, "renderer": "embree"}
         keywords |= {"sensors": ("rgb", "depth", PreviousAction()), "camera": Camera(12, 8), **kwargs}
         made.append(BatchNavEnv(N, **keywords))
         return made[-1]
@@ -66,7 +64,7 @@ TIMINGS = st.dictionaries(
 @settings(max_examples=15)
 @given(timing=TIMINGS, mode=st.sampled_from(["next_step", "same_step", "disabled"]), seed=st.integers(0, 99))
 def test_observations_are_those_of_the_past(library, tmp_path_factory, timing, mode, seed):
-    keywords = {"library": library, "num_episodes": 20, "cache_dir": tmp_path_factory.mktemp("cache")}
+    keywords = {"library": library, "episodes": 20}
     keywords |= {"sensors": ("rgb", "depth", PreviousAction()), "camera": Camera(6, 4), "renderer": "embree"}
     delayed = BatchNavEnv(N, sensor_timing=timing, autoreset_mode=mode, **keywords)
     clean = BatchNavEnv(N, autoreset_mode=mode, **keywords)
@@ -131,11 +129,11 @@ def test_the_checker_finds_no_fault(make):
 def test_the_estimate_of_memory_counts_what_is_kept():
     sizes = []
     for timing in (None, {"rgb": SensorTiming(latency=9)}):
-        one = BatchSettings(sensors=("rgb",), sensor_timing=timing)
-        sizes.append(bytes_per_environment(one, Components(PointNav())))
+        one = EnvConfig(sensors=("rgb",), sensor_timing=timing)
+        sizes.append(bytes_per_environment(one))
     assert sizes[1] - sizes[0] == 10 * 64 * 64 * 3
-    huge = BatchSettings(sensors=("rgb",), camera=Camera(4096, 4096), sensor_timing={"rgb": SensorTiming(latency=999)})
-    assert bytes_per_environment(huge, Components(PointNav())) > 1000 * 4096 * 4096 * 3, "without taking memory"
+    huge = EnvConfig(sensors=("rgb",), camera=Camera(4096, 4096), sensor_timing={"rgb": SensorTiming(latency=999)})
+    assert bytes_per_environment(huge) > 1000 * 4096 * 4096 * 3, "without taking memory"
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def heights_above_ground(env: BatchNavEnv, scene: Scene) -> np.ndarray:
 
 def spread_out(scene: Scene, **keywords: object) -> BatchNavEnv:
     """Make a batch with agents at random navigable points of a scene."""
-    env = BatchNavEnv(POINTS, scenes=scene, num_episodes=20, **keywords)
+    env = BatchNavEnv(POINTS, scenes=scene, episodes=20, **keywords)
     env.reset(seed=0)
     points = env.navmesh_of(0).random_points(POINTS, np.random.default_rng(1))
     env.set_pose(points, np.zeros(POINTS))
@@ -47,7 +47,7 @@ def spread_out(scene: Scene, **keywords: object) -> BatchNavEnv:
 )
 def test_in_the_shipped_apartments(name: str, tmp_path) -> None:
     scene = load_scene(assets_dir() / f"{name}.glb")
-    env = spread_out(scene, sensors=(), cache_dir=tmp_path)
+    env = spread_out(scene, sensors=())
     check(heights_above_ground(env, scene))
     env.close()
 
@@ -57,7 +57,7 @@ def test_in_the_shipped_apartments(name: str, tmp_path) -> None:
 @pytest.mark.slow
 def test_in_scenes_of_others(name: str, data_dir, tmp_path) -> None:
     scene = load_scene(data_dir / "scenes" / name)
-    env = spread_out(scene, sensors=(), cache_dir=tmp_path, navmesh_settings=NavMeshSettings())
+    env = spread_out(scene, sensors=(), navmesh_settings=NavMeshSettings())
     check(heights_above_ground(env, scene))
     env.close()
 
@@ -82,7 +82,7 @@ def level_room() -> Scene:
 def test_in_a_level_room_it_is_exact(cell_height: float, tmp_path) -> None:
     env = spread_out(
         level_room(), sensors=("depth",), camera=Camera(8, 8, hfov_deg=120, normalize_depth=False), renderer="embree",
-        navmesh_settings=NavMeshSettings(cell_height=cell_height), cache_dir=tmp_path,
+        navmesh_settings=NavMeshSettings(cell_height=cell_height),
     )  # fmt: skip
     x = env.agents.position[:, 0]
     away = np.abs(x - 0.5) > 0.03  # from the edge of the rug
@@ -97,7 +97,7 @@ def test_every_picture_is_taken_from_there(tmp_path) -> None:
     camera = Camera(16, 16, hfov_deg=120, normalize_depth=False, max_depth=20)
     env = spread_out(
         box_room(), sensors=("depth",), camera=camera, renderer="embree", autoreset_mode="same_step",
-        max_episode_steps=2, cache_dir=tmp_path,
+        max_episode_steps=2,
     )  # fmt: skip
     observation = env.step(np.full(POINTS, 2))[0]["depth"]
     check_depth(observation, camera)
@@ -124,7 +124,7 @@ def check_depth(depth: np.ndarray, camera: Camera) -> None:
 
 
 def test_standing_still_shows_the_same_and_positions_stay_on_the_navmesh(tmp_path) -> None:
-    env = spread_out(box_room(), sensors=("depth",), renderer="embree", cache_dir=tmp_path)
+    env = spread_out(box_room(), sensors=("depth",), renderer="embree")
     assert env.navmesh_of(0).is_navigable(env.agents.position, max_y_delta=1e-4).all()
     first = env.cameras.views(env.agents)
     env.set_pose(env.agents.position.copy(), env.agents.heading.copy())

@@ -41,9 +41,8 @@ def opened():
 
 
 @pytest.fixture(scope="module")
-def keywords(library, tmp_path_factory):
-    folder = str(tmp_path_factory.mktemp("cache"))
-    return {"library": library, "num_episodes": 20, "cache_dir": folder, "renderer": "embree"}
+def keywords(library):
+    return {"library": library, "episodes": 20, "renderer": "embree"}
 
 
 # The goal
@@ -210,7 +209,7 @@ def test_the_vector_checker_is_content(make, mode, keywords):
 def file_keywords(tmp_path_factory):
     folder = tmp_path_factory.mktemp("scene")
     save_glb(box_room(), folder / "room.glb")
-    return {"scenes": str(folder / "room.glb"), "num_episodes": 20, "cache_dir": str(folder), "renderer": "embree"}
+    return {"scenes": str(folder / "room.glb"), "episodes": 20, "renderer": "embree"}
 
 
 @pytest.mark.filterwarnings("error")
@@ -249,7 +248,7 @@ def test_a_single_environment_behaves_as_one_of_a_batch(name, make, keywords, op
 
 
 def test_returned_arrays_are_never_written_again(keywords, opened):
-    env = opened(make_scan(2, reuse_buffers=True, **keywords))
+    env = opened(make_scan(2, buffers=2, **keywords))
     kept = env.reset(seed=0)[0]
     copy = kept.copy()
     for _ in range(5):

@@ -18,7 +18,7 @@ def make(tmp_path):
     made = []
 
     def make(id="BatchNav/DroneNavScan-v0", **keywords):
-        keywords = {"scenes": [box_room()], "num_episodes": 20, "cache_dir": tmp_path, "task": TASK, **keywords}
+        keywords = {"scenes": [box_room()], "episodes": 20, "task": TASK, **keywords}
         made.append(gymnasium.make_vec(id, num_envs=3, renderer="embree", **keywords))
         return made[-1]
 

@@ -8,6 +8,7 @@ from rooms import box_room
 from gym_batchnav.actions.flight import FlightActions
 from gym_batchnav.actions.noise import LoCoBotNoise
 from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.config import Episodes, Scenes
 from gym_batchnav.episodes.flight import FlightEpisodes
 from gym_batchnav.geometry import Camera, CameraJitter
 from gym_batchnav.task.dronenav import DroneNav
@@ -29,7 +30,7 @@ def make(cache):
     made = []
 
     def make(num_envs=4, **keywords):
-        defaults = {"scenes": ROOMS, "num_episodes": 20, "cache_dir": cache, "task": TASK, "renderer": "embree"}
+        defaults = {"scenes": ROOMS, "episodes": 20, "task": TASK, "renderer": "embree"}
         camera = Camera(width=16, height=16, eye_height=0)
         made.append(
             gymnasium.make_vec(
@@ -100,7 +101,7 @@ def test_a_run_resumes_from_its_state(make):
 
 
 def test_a_single_environment_equals_a_batch_of_one(make, cache):
-    keywords = {"scenes": ROOMS, "num_episodes": 20, "cache_dir": cache, "task": TASK, "sensors": ()}
+    keywords = {"scenes": ROOMS, "episodes": 20, "task": TASK, "sensors": ()}
     one = gymnasium.make("BatchNav/DroneNav-v0", **keywords)
     batch = make(2, sensors=())
     seen, info = one.reset(seed=5)
@@ -117,7 +118,7 @@ def test_a_single_environment_equals_a_batch_of_one(make, cache):
 
 
 def test_the_follower_succeeds_in_every_episode(make):
-    env = make(8, sensors=(), episode_order="once")
+    env = make(8, sensors=(), episodes=Episodes(order="once", count=20))
     env.reset(seed=0)
     success, spl = [], []
     for _ in range(400):
@@ -161,7 +162,7 @@ def test_an_agent_in_a_wall_is_refused(make):
 
 def test_rotation_of_scenes_repeats(make):
     rooms = [box_room(f"room_{width}", width=width) for width in (7, 8, 9, 10)]
-    keywords = {"scenes": rooms, "resident_scenes": 2, "rotate_every": 5, "deterministic_rotation": True}
+    keywords = {"scenes": Scenes(rooms, resident=2, rotate_every=5, deterministic_rotation=True)}
     runs = []
     for _ in range(2):
         env = make(4, sensors=(), max_episode_steps=6, **keywords)
@@ -195,7 +196,7 @@ def test_an_episode_begins_at_rest(make):
 def test_keywords_that_do_not_fit_are_refused(keywords, message, tmp_path):
     camera = {"camera": Camera(eye_height=0)}
     with pytest.raises(ValueError, match=message):
-        BatchNavEnv(1, scenes=ROOMS, cache_dir=tmp_path, **{**camera, **keywords})
+        BatchNavEnv(1, scenes=ROOMS, **{**camera, **keywords})
 
 
 def test_blind_drones_need_no_camera(make):
@@ -207,8 +208,8 @@ def test_blind_drones_need_no_camera(make):
 def test_it_keeps_gymnasiums_contract(cache):
     def make():
         return gymnasium.make_vec(
-            "BatchNav/DroneNav-v0", num_envs=4, autoreset_mode="same_step", scenes=ROOMS, num_episodes=20,
-            cache_dir=cache, max_episode_steps=30, task=TASK,
+            "BatchNav/DroneNav-v0", num_envs=4, autoreset_mode="same_step", scenes=ROOMS, episodes=20,
+            max_episode_steps=30, task=TASK,
         )  # fmt: skip
 
     check_vector_env(make, steps=80, strict=True)

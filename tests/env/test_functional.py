@@ -3,6 +3,7 @@
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from walks import assert_equal
 
 from gym_batchnav import SensorTiming
 from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.config import Episodes, Scenes
 from gym_batchnav.geometry import Camera
 from gym_batchnav.system.extras import MissingExtraError
 from gym_batchnav.task.explore import Explore
@@ -27,7 +29,7 @@ def make(library, tmp_path):
     made = []
 
     def make(num_envs=N, **kwargs):
-        keywords = {"num_episodes": 40, "cache_dir": tmp_path, "max_episode_steps": 9, "camera": Camera(12, 8)}
+        keywords = {"episodes": 40, "max_episode_steps": 9, "camera": Camera(12, 8)}
         if "scenes" not in kwargs:
             keywords["library"] = library
         made.append(BatchNavEnv(num_envs, **{**keywords, **kwargs}))
@@ -64,11 +66,11 @@ def assert_same(left, right):
 KINDS = {
     "next_step": {"sensors": ("depth", "rgb", "semantic")},
     "same_step": {"autoreset_mode": "same_step"},
-    "ring": {"reuse_buffers": True, "buffers": 1},
+    "ring": {"buffers": 1},
     "noise": {"actuation_noise": "locobot", "sensor_timing": {"depth": SensorTiming(period=2, latency=3)}},
-    "once": {"episode_order": "once", "sensors": ()},
+    "once": {"episodes": Episodes(order="once", count=40), "sensors": ()},
     "memory": {"task": Explore(), "actions": "velocity"},
-    "rotating": {"scenes": ROTATING, "resident_scenes": 2, "rotate_every": 3, "deterministic_rotation": True},
+    "rotating": {"scenes": Scenes(ROTATING, resident=2, rotate_every=3, deterministic_rotation=True)},
 }
 
 
@@ -130,7 +132,7 @@ def test_branches_do_not_touch_each_other(branching, data):
 
 @pytest.fixture(scope="module")
 def branching(library, tmp_path_factory):
-    keywords = {"library": library, "sensors": (), "cache_dir": tmp_path_factory.mktemp("cache"), "num_episodes": 40}
+    keywords = {"library": library, "sensors": (), "episodes": 40}
     one = BatchNavEnv(N, **keywords)
     other = BatchNavEnv(N, **keywords)
     step = one.functional("numpy")
@@ -214,7 +216,7 @@ class TestPacked:
         assert_same(one[1:], two[1:])
 
     def test_the_queue_of_episodes_is_part_of_it(self, make):
-        step = make(episode_order="once", sensors=()).functional("numpy")
+        step = make(episodes=Episodes(order="once", count=40), sensors=()).functional("numpy")
         state = step.reset(seed=0)[0]
         later = state
         for _ in range(20):
@@ -229,7 +231,7 @@ class TestPacked:
         packed = step.pack(state)
         others = make(N, sensor_timing={"depth": SensorTiming(latency=1)}).functional("numpy")
         others.reset(seed=0)
-        fewer = make(num_episodes=3).functional("numpy")
+        fewer = make(episodes=3).functional("numpy")
         fewer.reset(seed=0)
         for use, named in (
             (lambda: step.unpack(packed[:-1]), r"packed state is uint8 \(\d+,\): pass uint8 \(\d+,\)"),
@@ -317,10 +319,10 @@ class TestArguments:
         np.testing.assert_array_equal(one[0].episodes.count, state.episodes.count + mask)
 
     def test_scenes_that_change_at_any_time_are_refused(self, make):
-        rotating = {"scenes": ROTATING, "resident_scenes": 2}
+        rotating = Scenes(ROTATING, resident=2)
         with pytest.raises(ValueError, match="deterministic_rotation=True"):
-            make(**rotating).functional("numpy")
-        env = make(**rotating, deterministic_rotation=True)
+            make(scenes=rotating).functional("numpy")
+        env = make(scenes=replace(rotating, deterministic_rotation=True))
         step = env.functional("numpy")
         state = step.reset(seed=0)[0]
         with pytest.raises(ValueError, match="cannot be packed while scenes rotate"):
@@ -372,7 +374,7 @@ class TestTorch:
 
     def test_tensors_of_a_ring_are_overwritten_and_others_are_not(self, make, torch):
         for reuse_buffers in (False, True):
-            step = make(reuse_buffers=reuse_buffers).functional()
+            step = make(buffers=2 if reuse_buffers else None).functional()
             state = step.reset(seed=0)[0]
             places = set()
             for _ in range(8):

@@ -20,7 +20,7 @@ def make(tmp_path):
     made = []
 
     def make(num_envs=NUM_ENVS, **keywords):
-        keywords = {"geodesic": "detour", "scenes": SCENES, "sensors": (), "cache_dir": tmp_path, **keywords}
+        keywords = {"geodesic": "detour", "scenes": SCENES, "sensors": (), **keywords}
         if "library" in keywords:
             del keywords["scenes"]
         made.append(BatchNavEnv(num_envs, **keywords))
@@ -129,7 +129,7 @@ def test_tours(make):
 
 def test_the_nearest_of_several_goals(make):
     chairs = {f"chair_{k}": ((x, 0, z), (x + 0.5, 0.9, z + 0.5)) for k, (x, z) in enumerate([(2, 1.5), (5, 3)])}
-    env = make(4, scenes=[furnished(**chairs)], task=ObjectNav(), num_episodes=20)
+    env = make(4, scenes=[furnished(**chairs)], task=ObjectNav(), episodes=20)
     env.reset(seed=0)
     env.step(np.ones(4, int))
     for i in range(4):
@@ -161,7 +161,7 @@ def test_flee_and_ndtw_measure_the_same_paths(make):
 
 
 def test_single_environments_take_it_and_other_names_are_refused(tmp_path):
-    keywords = {"scenes": SCENES[1:], "sensors": (), "cache_dir": tmp_path}
+    keywords = {"scenes": SCENES[1:], "sensors": ()}
     env = gymnasium.make("BatchNav/PointNav-v0", geodesic="detour", **keywords)
     _, info = env.reset(seed=0)
     batch = env.unwrapped.batch

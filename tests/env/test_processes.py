@@ -18,11 +18,12 @@ sys.path.insert(0, {tests!r})
 import numpy as np
 from rooms import box_room
 from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.config import Scenes
 from gym_batchnav.library.library import SceneLibrary
 
 def make():
     library = SceneLibrary.from_scenes([box_room()])
-    return BatchNavEnv(64, library=library, num_episodes=10, renderer={renderer!r}, cache_dir={cache!r})
+    return BatchNavEnv(64, library=library, episodes=10, renderer={renderer!r}, scenes=Scenes(cache_dir={cache!r}))
 
 env = make()
 env.reset(seed=0)
@@ -57,11 +58,12 @@ import gymnasium
 from functools import partial
 from rooms import box_room
 import gym_batchnav
+from gym_batchnav import Scenes
 
 def make():
     from gym_batchnav.library.library import SceneLibrary
     library = SceneLibrary.from_scenes([box_room()])
-    return gymnasium.make("BatchNav/PointNav-v0", library=library, num_episodes=10, cache_dir={cache!r})
+    return gymnasium.make("BatchNav/PointNav-v0", library=library, episodes=10, scenes=Scenes(cache_dir={cache!r}))
 
 if __name__ == "__main__":
     env = make()
@@ -91,9 +93,10 @@ sys.path.insert(0, {tests!r})
 import numpy as np
 from rooms import box_room
 from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.config import Scenes
 
 rooms = [box_room(f"room_{{i}}") for i in range(6)]
-env = BatchNavEnv(4, scenes=rooms, resident_scenes=2, rotate_every=1, num_episodes=10, cache_dir={cache!r})
+env = BatchNavEnv(4, scenes=Scenes(rooms, resident=2, rotate_every=1, cache_dir={cache!r}), episodes=10)
 env.reset(seed=0)
 for _ in range({steps}):
     env.step(np.ones(4, int))
@@ -113,9 +116,10 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where a shel
 import os, sys, threading, time
 import numpy as np
 from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.config import Scenes
 
-env = BatchNavEnv(4, scenes="procedural:0-399", resident_scenes=2, rotate_every=1, num_episodes=10,
-                  cache_dir={cache!r}, sensors=())
+env = BatchNavEnv(4, scenes=Scenes("procedural:0-399", resident=2, rotate_every=1, cache_dir={cache!r}),
+                  episodes=10, sensors=())
 env.reset(seed=0)
 for _ in range(30):
     env.step(np.ones(4, int))
@@ -155,6 +159,7 @@ import sys, time
 sys.path.insert(0, {tests!r})
 from rooms import box_room
 from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.config import Scenes
 from gym_batchnav.library.prepare import NavigationPreparer
 from gym_batchnav.scene.save import save_glb
 
@@ -164,7 +169,7 @@ def never_ready(self, scene):
 
 NavigationPreparer.__call__ = never_ready
 save_glb(box_room(), {folder!r} + "/room.glb")
-BatchNavEnv(1, scenes={folder!r} + "/room.glb", cache_dir={folder!r} + "/cache", sensors=())
+BatchNavEnv(1, scenes=Scenes({folder!r} + "/room.glb", cache_dir={folder!r} + "/cache"), sensors=())
 """
 
 

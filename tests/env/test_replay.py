@@ -19,10 +19,9 @@ CROWD = {"agents_per_world": M, "bodies": (People(4), People(2, shape="dog", rad
 
 
 @pytest.fixture(scope="module")
-def make(tmp_path_factory):
+def make():
     """Make batches in two large rooms, with noise in motion and images."""
     rooms = SceneLibrary.from_scenes([box_room("first", 12, 10), box_room("second", 14, 9)])
-    cache = tmp_path_factory.mktemp("cache")
     made = []
 
     def make(num_envs, **keywords):
@@ -32,9 +31,8 @@ def make(tmp_path_factory):
             "camera": Camera(width=8, height=8),
             "renderer": "embree",
             "actuation_noise": "locobot",
-            "num_episodes": 60,
+            "episodes": 60,
             "max_episode_steps": 30,
-            "cache_dir": cache,
             **CROWD,
         }
         made.append(BatchNavEnv(num_envs, **{**given, **keywords}))

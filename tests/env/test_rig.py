@@ -8,15 +8,13 @@ from rooms import box_room
 from walks import assert_equal, walk
 
 from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.config import EnvConfig
 from gym_batchnav.env.flat import make_image, make_scan
 from gym_batchnav.env.memory import bytes_per_environment
 from gym_batchnav.env.rig import CameraRig
-from gym_batchnav.env.settings import BatchSettings
 from gym_batchnav.env.single import SingleEnv
 from gym_batchnav.geometry import Camera
 from gym_batchnav.lenses import Equirectangular, Fisheye
-from gym_batchnav.task.components import Components
-from gym_batchnav.task.pointnav import PointNav
 from gym_batchnav.testing import check_vector_env
 
 N = 5
@@ -33,7 +31,7 @@ def make(tmp_path, library):
     made = []
 
     def make(num_envs=N, kind=BatchNavEnv, **kwargs):
-        keywords = {"library": library, "num_episodes": 20, "cache_dir": tmp_path, "renderer": "embree"}
+        keywords = {"library": library, "episodes": 20, "renderer": "embree"}
         made.append(kind(*([num_envs] if kind is not SingleEnv else []), **{**keywords, **kwargs}))
         return made[-1]
 
@@ -58,9 +56,14 @@ def life(env):
 
 
 @pytest.mark.parametrize("mode", ["next_step", "same_step"])
-@pytest.mark.parametrize("reuse_buffers", [False, True])
-def test_each_camera_of_several_sees_what_it_sees_alone_to_the_bit(make, mode, reuse_buffers):
-    keywords = {"sensors": SENSORS, "autoreset_mode": mode, "max_episode_steps": 7, "reuse_buffers": reuse_buffers}
+@pytest.mark.parametrize("buffers", [None, 2])
+def test_each_camera_of_several_sees_what_it_sees_alone_to_the_bit(make, mode, buffers):
+    keywords = {
+        "sensors": SENSORS,
+        "autoreset_mode": mode,
+        "max_episode_steps": 7,
+        "buffers": buffers,
+    }
     together = life(make(camera=RIG, **keywords))
     assert sum(map(bool, together)) > 11 if mode == "same_step" else sum(map(bool, together)) == 11
     for name, camera in RIG.items():
@@ -155,12 +158,8 @@ def test_a_notebook_shows_every_camera(make):
 
 
 def test_memory_counts_every_camera():
-    components = Components(PointNav(), (), ())
-    one, two = (
-        bytes_per_environment(BatchSettings(camera=camera), components)
-        for camera in (FRONT, {"front": FRONT, "left": LEFT})
-    )
-    none = bytes_per_environment(BatchSettings(camera=FRONT, sensors=()), components)
+    one, two = (bytes_per_environment(EnvConfig(camera=camera)) for camera in (FRONT, {"front": FRONT, "left": LEFT}))
+    none = bytes_per_environment(EnvConfig(camera=FRONT, sensors=()))
     assert two - one == one - none + 3 * 64  # the matrices of one view are counted for blind agents, too
 
 
@@ -185,7 +184,7 @@ def test_lenses_and_lidars_are_cameras_like_others(make):
         assert_equal(only(observation, name), only_images(alone.reset(seed=0)[0]))
     assert env.pictures(camera="lidar", size=24).shape == (N, 24, 24, 3)
     assert "Beams" in env._repr_mimebundle_()["text/html"]
-    scan = make_scan(2, camera=Camera.lidar(40, normalize_depth=True), library=env.library, num_episodes=20)
+    scan = make_scan(2, camera=Camera.lidar(40, normalize_depth=True), library=env.library, episodes=20)
     assert scan.reset(seed=0)[0].shape == (2, 43)
     scan.close()
 
@@ -198,14 +197,14 @@ def only_images(observation):
 def test_what_opengl_cannot_draw_is_refused_when_the_batch_is_made():
     for camera, sensors in ((Camera(lens=Fisheye()), ("depth",)), ({"a": FRONT}, ("a/normals",))):
         with pytest.raises(ValueError, match="pass renderer='embree'"):
-            BatchSettings(camera=camera, sensors=sensors, renderer="opengl")
+            EnvConfig(camera=camera, sensors=sensors, renderer="opengl")
     with pytest.raises(ValueError, match="draws into main memory"):
-        BatchSettings(camera=Camera(lens=Fisheye()), obs_device="cuda")
+        EnvConfig(camera=Camera(lens=Fisheye()), obs_device="cuda")
 
 
 def test_images_on_the_gpu_are_drawn_by_opengl(monkeypatch):
-    monkeypatch.setattr("gym_batchnav.env.settings.check_device", lambda device, renderer: None)
-    assert BatchSettings(obs_device="cuda").renderer_name == "opengl"
+    monkeypatch.setattr("gym_batchnav.env.config.check_device", lambda device, renderer: None)
+    assert EnvConfig(obs_device="cuda").renderer_name == "opengl"
 
 
 @pytest.mark.parametrize(
@@ -229,7 +228,7 @@ def test_images_on_the_gpu_are_drawn_by_opengl(monkeypatch):
 )
 def test_what_no_agent_can_carry_is_refused_by_name(camera, sensors, message):
     with pytest.raises(ValueError, match=message.replace("{", r"\{")):
-        BatchSettings(camera=camera, sensors=sensors)
+        EnvConfig(camera=camera, sensors=sensors)
 
 
 def test_keys_with_a_slash_name_modules_of_torch():

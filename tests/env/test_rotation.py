@@ -13,6 +13,7 @@ from rooms import box_room
 from walks import assert_equal, walk
 
 from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.config import Episodes, Scenes
 from gym_batchnav.library.cache import CacheWarning
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.library.sources import SceneSource
@@ -21,6 +22,8 @@ from gym_batchnav.scene.save import save_glb
 
 COUNT = 12
 ROOMS = [box_room(f"room_{i}", width=8 + i, depth=6 + i / 2) for i in range(COUNT)]
+ROTATING = Scenes(ROOMS, resident=3, rotate_every=10, deterministic_rotation=True)
+ONCE = Episodes(order="once", count=40)
 
 
 @pytest.fixture
@@ -28,8 +31,7 @@ def make(tmp_path):
     made = []
 
     def make(num_envs=6, **kwargs):
-        keywords = {"scenes": ROOMS, "resident_scenes": 3, "rotate_every": 10, "num_episodes": 40}
-        keywords |= {"cache_dir": tmp_path, "deterministic_rotation": True, "max_episode_steps": 40, **kwargs}
+        keywords = {"scenes": ROTATING, "episodes": 40, "max_episode_steps": 40, **kwargs}
         made.append(BatchNavEnv(num_envs, **keywords))
         return made[-1]
 
@@ -63,7 +65,7 @@ def test_agents_move_over_and_stay_on_the_ground(make):
 @pytest.mark.parametrize("mode", ["next_step", "same_step"])
 def test_a_deterministic_run_repeats_itself(make, mode):
     first = make(autoreset_mode=mode, sensors=("depth", "semantic"))
-    second = make(autoreset_mode=mode, sensors=("depth", "semantic"), reuse_buffers=True)
+    second = make(autoreset_mode=mode, sensors=("depth", "semantic"), buffers=2)
     assert_equal(first.reset(seed=9)[0], second.reset(seed=9)[0])
     second.reset(seed=11)
     walk(second, 60)
@@ -95,8 +97,16 @@ def test_a_run_goes_on_from_its_state(make):
 @pytest.mark.parametrize("rotate_every", [1, 4])
 def test_a_run_goes_on_from_any_of_its_states(make, rotate_every):
     """Also from one with a scene on its way, which arrives neither later nor is another one."""
-    env = make(scenes=ROOMS[:4], resident_scenes=2, rotate_every=rotate_every, sensors=(), max_episode_steps=12)
-    other = make(scenes=ROOMS[:4], resident_scenes=2, rotate_every=rotate_every, sensors=(), max_episode_steps=12)
+    env = make(
+        scenes=Scenes(ROOMS[:4], resident=2, rotate_every=rotate_every, deterministic_rotation=True),
+        sensors=(),
+        max_episode_steps=12,
+    )
+    other = make(
+        scenes=Scenes(ROOMS[:4], resident=2, rotate_every=rotate_every, deterministic_rotation=True),
+        sensors=(),
+        max_episode_steps=12,
+    )
     env.reset(seed=1), other.reset(seed=2)
     states = []
     for _ in range(40):
@@ -115,7 +125,7 @@ def test_an_episode_is_that_of_its_scene_alone(make):
     walk(env, 200)
     for i in range(6):
         scene = int(env.library.source_index[env.agents.slot[i]])
-        alone = BatchNavEnv(1, scenes=ROOMS[scene], num_episodes=40, cache_dir=None, renderer="embree")
+        alone = BatchNavEnv(1, scenes=ROOMS[scene], episodes=40, renderer="embree")
         alone.reset(options={"episode_index": np.array([env.episodes.episode[i]])})
         np.testing.assert_array_equal(alone.episodes.goal[0], env.episodes.goal[i])
         seen = alone.set_pose(env.agents.position[i : i + 1], env.agents.heading[i : i + 1])
@@ -147,7 +157,7 @@ def test_faults_cost_a_warning_and_a_scene_each(make):
 
     sources = [SceneSource(f"room_{i}", lambda i=i: load(i)) for i in range(COUNT)]
     library = SceneLibrary(sources, 3, rotate_every=1)
-    env = BatchNavEnv(6, library=library, num_episodes=40, max_episode_steps=30)
+    env = BatchNavEnv(6, library=library, episodes=40, max_episode_steps=30)
     env.reset(seed=0)
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
@@ -174,31 +184,31 @@ def test_faults_cost_a_warning_and_a_scene_each(make):
 
 
 def test_by_default_few_scenes_are_all_resident_and_of_many_one_for_32_environments(make):
-    assert len(make(4, scenes=ROOMS[:8], resident_scenes=None).library.active) == 8
-    assert len(make(4, resident_scenes=None).library.active) == 1
-    assert len(make(65, resident_scenes=None).library.active) == 3
-    assert len(make(4, resident_scenes=None, episode_order="once").library.active) == COUNT
+    assert len(make(4, scenes=ROOMS[:8]).library.active) == 8
+    assert len(make(4, scenes=ROOMS).library.active) == 1
+    assert len(make(65, scenes=ROOMS).library.active) == 3
+    assert len(make(4, scenes=ROOMS, episodes=ONCE).library.active) == COUNT
     with pytest.raises(ValueError, match="all scenes to be resident"):
-        make(4, episode_order="once")
-    assert len(make(4, resident_scenes=COUNT, episode_order="once").library.active) == COUNT
+        make(4, episodes=ONCE)
+    assert len(make(4, scenes=Scenes(ROOMS, resident=COUNT), episodes=ONCE).library.active) == COUNT
     env = make(4)
     with pytest.raises(ValueError, match="all scenes to be resident"):
         env.reset(options={"episode_order": "once"})
-    with pytest.raises(ValueError, match="resident_scenes=0"):
-        make(4, resident_scenes=0)
+    with pytest.raises(ValueError, match="resident=0"):
+        Scenes(resident=0)
 
 
 def test_episodes_that_run_once_in_too_few_scenes_are_refused_before_anything_is_loaded(make, tmp_path, monkeypatch):
     for room in ROOMS[:3]:
         save_glb(room, tmp_path / f"{room.name}.glb")
     monkeypatch.setattr("gym_batchnav.library.sources.load_scene", lambda *_, **__: pytest.fail("loaded"))
-    with pytest.raises(ValueError, match=r"pass 2 scenes instead of 3, or leave resident_scenes=2 out"):
-        make(4, scenes=tmp_path, resident_scenes=2, episode_order="once")
+    with pytest.raises(ValueError, match=r"pass 2 scenes instead of 3, or leave out resident=2"):
+        make(4, scenes=Scenes(tmp_path, resident=2), episodes=ONCE)
 
 
 def test_the_limit_is_told_as_the_user_wrote_it(make):
-    with pytest.raises(ValueError, match="no scene fits into max_scene_bytes=1000: "):
-        make(max_scene_bytes=1000)
+    with pytest.raises(ValueError, match="no scene fits into max_bytes=1000: "):
+        make(scenes=replace(ROTATING, max_bytes=1000))
 
 
 @pytest.mark.opengl
@@ -207,7 +217,7 @@ def test_what_scenes_take_on_the_device_is_known_and_limited(make):
     rooms = [replace(box_room(f"{i}"), textures=textures) for i in range(2)]
     for room in rooms:
         room.materials.texture[:] = 0, 1, 0
-    keywords = {"resident_scenes": None, "renderer": "opengl", "sensors": ("depth", "rgb")}
+    keywords = {"renderer": "opengl", "sensors": ("depth", "rgb")}
     env = make(scenes=rooms, **keywords)
     env.reset(seed=0)
     stats = env.library.stats()
@@ -215,11 +225,11 @@ def test_what_scenes_take_on_the_device_is_known_and_limited(make):
     # and 3 materials (record 32, number of the texture 4); a texture has all levels from 256 x 256 to 1 x 1.
     room_bytes = 108 * 24 + 36 * 28 + 3 * 36 + 2 * 4 * (4**9 - 1) // 3
     assert stats["device_bytes"] == env.renderer._scenes.nbytes == 2 * room_bytes
-    limited = make(scenes=rooms, max_scene_bytes=stats["bytes"], **keywords)
+    limited = make(scenes=Scenes(rooms, max_bytes=stats["bytes"]), **keywords)
     limited.reset(seed=0)
     assert limited.library.stats()["bytes"] == stats["bytes"]  # what is made of the scenes is shared, devices are not
     other = make_renderer("opengl", limited.library)
-    with pytest.raises(ValueError, match=r"bytes of the graphics device, more than max_scene_bytes"):
+    with pytest.raises(ValueError, match=r"bytes of the graphics device, more than max_bytes"):
         other.target(limited.cameras.camera, ("depth", "rgb"))
     other.close()
     assert limited.library.stats()["device_bytes"] == stats["device_bytes"]
@@ -228,11 +238,11 @@ def test_what_scenes_take_on_the_device_is_known_and_limited(make):
 def test_a_scene_where_the_agent_cannot_stand_is_left_out(make):
     tiny = box_room("tiny", width=0.4, depth=0.4)
     with pytest.warns(UserWarning, match="tiny"):
-        env = make(scenes=[tiny, *ROOMS[:2]], resident_scenes=None)
+        env = make(scenes=[tiny, *ROOMS[:2]])
     env.reset(seed=0)
     assert {env.scene_name(i) for i in range(6)} == {"room_0", "room_1"}
     with pytest.raises(ValueError, match="tiny"):
-        make(scenes=tiny, resident_scenes=None)
+        make(scenes=tiny)
 
 
 @pytest.mark.long  # processes are killed at random moments
@@ -242,7 +252,7 @@ def test_faults_in_10000_steps(make, tmp_path, monkeypatch):
     folder.mkdir()
     for room in ROOMS:
         save_glb(room, folder / f"{room.name}.glb")
-    env = make(16, scenes=folder, sensors=(), rotate_every=1, deterministic_rotation=False, max_episode_steps=25)
+    env = make(16, scenes=Scenes(folder, resident=3, rotate_every=1), sensors=(), max_episode_steps=25)
     env.reset(seed=2)
     resident = set(env.library.stats()["resident"])
     doomed = [room.name for room in ROOMS if room.name not in resident][-4:]
@@ -302,7 +312,7 @@ def test_episodes_may_be_chosen_in_the_scene_that_is_entered(make):
 
 def test_a_library_brings_its_scenes_with_it(make):
     library = SceneLibrary.from_scenes(ROOMS[:2])
-    for keywords in ({"scenes": ROOMS}, {"resident_scenes": 2}, {"max_scene_bytes": 10**9}):
+    for keywords in ({"scenes": ROOMS}, {"scenes": Scenes(resident=2)}, {"scenes": Scenes(max_bytes=10**9)}):
         with pytest.raises(ValueError, match="library="):
             BatchNavEnv(1, library=library, **keywords)
 
@@ -310,7 +320,7 @@ def test_a_library_brings_its_scenes_with_it(make):
 def test_whoever_is_refused_does_not_stay(make):
     env = make()
     with pytest.raises(ValueError, match="all scenes to be resident"):
-        BatchNavEnv(2, library=env.library, episode_order="once")
+        BatchNavEnv(2, library=env.library, episodes=ONCE)
     env.reset(seed=0)
     walk(env, 120)
     assert env.library.stats()["swaps"] > 2

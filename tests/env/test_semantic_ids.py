@@ -19,9 +19,9 @@ def make(tmp_path):
     made = []
 
     def make(**keywords):
-        keywords = {"num_envs": 8, "sensors": ("semantic",), "camera": Camera(48, 48), "num_episodes": 20, **keywords}
+        keywords = {"num_envs": 8, "sensors": ("semantic",), "camera": Camera(48, 48), "episodes": 20, **keywords}
         if "library" not in keywords:
-            keywords = {"scenes": [furnished()], "cache_dir": tmp_path, **keywords}
+            keywords = {"scenes": [furnished()], **keywords}
         made.append(BatchNavEnv(**keywords))
         return made[-1]
 

@@ -24,7 +24,7 @@ def make(tmp_path, library):
     made = []
 
     def make(num_envs=N, kind=BatchNavEnv, **kwargs):
-        keywords = {"library": library, "num_episodes": 20, "cache_dir": tmp_path, "renderer": "embree"}
+        keywords = {"library": library, "episodes": 20, "renderer": "embree"}
         keywords |= {"sensors": ("rgb", "depth", "semantic"), "camera": CAMERA, "sensor_noise": NOISE, **kwargs}
         made.append(kind(*([num_envs] if kind is not SingleEnv else []), **keywords))
         return made[-1]
@@ -104,7 +104,7 @@ def test_depth_that_the_camera_does_not_see_reads_like_a_miss(make, miss):
 @pytest.mark.parametrize("reuse", [False, True])
 def test_modes_and_buffers_change_nothing(make, mode, reuse):
     """A batch that returns reused arrays has the same noise as one of fresh arrays, also in ``final_obs``."""
-    kept = life(make(autoreset_mode=mode, reuse_buffers=reuse), steps=12)
+    kept = life(make(autoreset_mode=mode, buffers=2 if reuse else None), steps=12)
     for one, other in zip(kept, life(make(autoreset_mode=mode), steps=12), strict=True):
         assert_equal(one, other)
     assert any(kept[2::2]) == (mode == "same_step")

@@ -6,6 +6,7 @@ from rooms import box_room
 from walks import assert_equal
 
 from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.config import Scenes
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.mapping.sensors import MapPath
@@ -13,7 +14,7 @@ from gym_batchnav.mapping.sensors import MapPath
 NUM_ENVS = 6
 HALF = 3
 ROOMS = [box_room(f"room_{i}", width=5 + i, depth=4 + i / 2) for i in range(7)]
-ROTATING = {"resident_scenes": 3, "rotate_every": 10, "deterministic_rotation": True, "scenes": ROOMS}
+ROTATING = {"scenes": Scenes(ROOMS, resident=3, rotate_every=10, deterministic_rotation=True)}
 
 
 @pytest.fixture
@@ -21,7 +22,7 @@ def make(tmp_path):
     made = []
 
     def make(num_envs=NUM_ENVS, **kwargs):
-        keywords = {"num_episodes": 30, "cache_dir": tmp_path, "max_episode_steps": 25, "camera": Camera(16, 16)}
+        keywords = {"episodes": 30, "max_episode_steps": 25, "camera": Camera(16, 16)}
         keywords |= {} if "library" in kwargs else {"scenes": ROOMS[:3]}
         made.append(BatchNavEnv(num_envs, **{**keywords, "renderer": "embree", **kwargs}))
         return made[-1]
@@ -67,8 +68,8 @@ def test_a_constructor_that_fails_leaves_the_library_alone(make):
 
 def test_scenes_that_are_there_have_their_own_times(make):
     library = make().library
-    with pytest.raises(ValueError, match="leave out scenes= and the keywords of rotation"):
-        make(library=library, rotate_every=10)
+    with pytest.raises(ValueError, match="leave out scenes=, except for its cache_dir"):
+        make(library=library, scenes=Scenes(rotate_every=10))
 
 
 def rows_of(returned, rows):
@@ -140,7 +141,7 @@ def test_the_batch_that_made_the_renderer_closes_it(make):
     first, second = pair(make)
     first.reset(seed=0), second.reset(seed=3)
     renderer = second.renderer
-    assert renderer is first.renderer and second.settings.renderer_name == "embree"
+    assert renderer is first.renderer and second.config.renderer_name == "embree"
     second.close(), second.close()
     first.step(np.ones(HALF, int))
     third = make(HALF, library=first.library, renderer=renderer)

@@ -5,6 +5,7 @@ from gymnasium.utils.env_checker import check_env
 from rooms import box_room
 
 import gym_batchnav  # noqa: F401 - registers the environments
+from gym_batchnav.env.config import Episodes
 from gym_batchnav.env.single import SingleEnv
 from gym_batchnav.scene.save import save_glb
 from gym_batchnav.task.pointnav import PointNav
@@ -14,7 +15,7 @@ from gym_batchnav.task.pointnav import PointNav
 def keywords(tmp_path_factory):
     folder = tmp_path_factory.mktemp("scene")
     save_glb(box_room(), folder / "room.glb")
-    return {"scenes": str(folder / "room.glb"), "num_episodes": 20, "cache_dir": str(folder), "renderer": "embree"}
+    return {"scenes": str(folder / "room.glb"), "episodes": 20, "renderer": "embree"}
 
 
 @pytest.mark.filterwarnings("error")
@@ -68,7 +69,7 @@ def test_it_is_the_limit_of_batches_too(keywords, mode, limit):
 
 
 def test_when_every_episode_has_run_once_reset_says_so(keywords):
-    env = SingleEnv(episode_order="once", **keywords)
+    env = SingleEnv(**{**keywords, "episodes": Episodes(order="once", count=20)})
     for _ in range(20):
         env.reset()
         assert env.step(0)[2]

@@ -20,8 +20,7 @@ N = 2
 def env(tmp_path_factory):
     env = BatchNavEnv(
         N, scenes=[box_room()], sensors=("depth", MapPath(), PreviousAction()), measures=(NDTW(),), renderer="embree",
-        camera=Camera(16, 16), agents_per_world=2, bodies=(People(1),), num_episodes=20,
-        cache_dir=tmp_path_factory.mktemp("cache"),
+        camera=Camera(16, 16), agents_per_world=2, bodies=(People(1),), episodes=20,
     )  # fmt: skip
     env.reset(seed=0)
     env.step(np.array([1, 2]))

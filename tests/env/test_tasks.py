@@ -23,7 +23,7 @@ def test_a_single_environment_equals_a_batch_of_one(name, tmp_path):
     scene = (
         furnished(chair_1=((2.0, 0, 1.5), (2.5, 0.9, 2.0))) if name in ("ObjectNav", "InstanceImageNav") else box_room()
     )
-    keywords = {"scenes": [scene], "num_episodes": 10, "cache_dir": tmp_path, "sensors": ("depth",)}
+    keywords = {"scenes": [scene], "episodes": 10, "sensors": ("depth",)}
     one = gymnasium.make(f"BatchNav/{name}-v0", **keywords)
     batch = gymnasium.make_vec(f"BatchNav/{name}-v0", num_envs=2, **keywords)
     seen, info = one.reset(seed=5)
@@ -47,7 +47,7 @@ def test_a_task_of_several_agents_is_no_single_environment(name):
 
 
 def test_a_task_without_a_goal_has_no_shortest_path(tmp_path):
-    keywords = {"scenes": [box_room()], "num_episodes": 10, "cache_dir": tmp_path, "sensors": ()}
+    keywords = {"scenes": [box_room()], "episodes": 10, "sensors": ()}
     env = gymnasium.make_vec("BatchNav/Flee-v0", num_envs=2, **keywords)
     env.reset(seed=0)
     with pytest.raises(ValueError, match="agents of Flee have no goal to go to"):
@@ -64,7 +64,7 @@ def test_a_misspelt_keyword_is_told_what_is_meant():
 @pytest.mark.parametrize("name", IDS)
 def test_batches_keep_gymnasiums_contract(name, tmp_path):
     scene = furnished(chair_1=((2.0, 0, 1.5), (2.5, 0.9, 2.0)))
-    keywords = {"scenes": [scene], "num_episodes": 10, "cache_dir": tmp_path, "max_episode_steps": 30}
+    keywords = {"scenes": [scene], "episodes": 10, "max_episode_steps": 30}
 
     def make():
         return gymnasium.make_vec(f"BatchNav/{name}-v0", num_envs=4, autoreset_mode="same_step", **keywords)

@@ -25,8 +25,8 @@ def make(library, tmp_path):
     def make(mode=NEXT_STEP, **keywords):
         camera = Camera(width=16, height=12)
         sensors = ("depth", "rgb")
-        keywords = {"library": library, "camera": camera, "sensors": sensors, "num_episodes": 50, **keywords}
-        made.append(BatchNavEnv(3, autoreset_mode=mode, cache_dir=tmp_path, **keywords))
+        keywords = {"library": library, "camera": camera, "sensors": sensors, "episodes": 50, **keywords}
+        made.append(BatchNavEnv(3, autoreset_mode=mode, **keywords))
         return made[-1]
 
     yield make

@@ -76,7 +76,7 @@ def test_objects_on_a_roof_are_no_goals_of_main_floors():
 
 
 def test_the_rule_is_a_keyword_and_has_its_own_entry_in_the_cache(tmp_path):
-    keywords = {"sensors": (), "num_episodes": 100, "cache_dir": tmp_path, "renderer": "embree"}
+    keywords = {"sensors": (), "episodes": 100, "renderer": "embree"}
     for floors, highest in (("main", 0), ("habitat", 3)) * 2:
         with closing(BatchNavEnv(4, library=SceneLibrary.from_scenes([HOUSE]), floors=floors, **keywords)) as env:
             env.reset(seed=0)
@@ -91,7 +91,7 @@ def test_the_rule_of_a_tasks_sampler_holds_unless_the_keyword_is_given(tmp_path)
     class Anywhere(PointNav):
         sampler = PointEpisodes(floors="habitat")
 
-    keywords = {"sensors": (), "num_episodes": 100, "cache_dir": tmp_path, "renderer": "embree", "task": Anywhere()}
+    keywords = {"sensors": (), "episodes": 100, "renderer": "embree", "task": Anywhere()}
     for given, rule in (({}, "habitat"), ({"floors": "main"}, "main")):
         with closing(BatchNavEnv(4, library=SceneLibrary.from_scenes([HOUSE]), **given, **keywords)) as env:
             env.reset(seed=0)

@@ -79,7 +79,7 @@ def test_the_file_has_habitats_fields(file):
 
 
 def test_an_environment_runs_a_file(file, tmp_path):
-    keywords = {"scenes": [furnished()], "sensors": (), "cache_dir": tmp_path, "episode_file": file}
+    keywords = {"scenes": [furnished()], "sensors": (), "episodes": file}
     env = BatchNavEnv(4, task=ObjectNav(CATEGORIES), **keywords)
     episodes = evaluate(env, ObjectOracleAgent())
     assert len(episodes) == 25 and episodes.success.all()

@@ -165,22 +165,20 @@ def test_of_a_large_dataset_only_the_file_of_the_scene_is_read(tmp_path, navmesh
 def test_a_dataset_for_other_scenes_is_refused_by_name(tmp_path, episodes):
     write_episodes({"castle.glb": episodes}, tmp_path / "episodes.json.gz")
     preparer = NavigationPreparer(NavMeshSettings(), tmp_path / "episodes.json.gz", cache=DiskCache(tmp_path))
-    with pytest.raises(
-        ValueError, match=r"^episode_file='.*episodes\.json\.gz' has no episode for scene 'room'.*castle"
-    ):
+    with pytest.raises(ValueError, match=r"^episodes='.*episodes\.json\.gz' has no episode for scene 'room'.*castle"):
         preparer(box_room())
 
 
 def test_errors_of_an_episode_file_name_the_keyword(tmp_path, navmesh):
     file = tmp_path / "room.json.gz"
     preparer = NavigationPreparer(episode_file=file)
-    with pytest.raises(FileNotFoundError, match=r"^episode_file= cannot be used: .*room\.json\.gz"):
+    with pytest.raises(FileNotFoundError, match=r"^episodes= cannot be used: .*room\.json\.gz"):
         preparer.episodes(box_room(), navmesh)
     file.write_bytes(b"nothing")
-    with pytest.raises(ValueError, match=r"^episode_file= cannot be used: .*room\.json\.gz"):
+    with pytest.raises(ValueError, match=r"^episodes= cannot be used: .*room\.json\.gz"):
         preparer.episodes(box_room(), navmesh)
     beside = replace(box_room(), metadata={"path": str(tmp_path / "room.glb")})
-    with pytest.raises(ValueError, match=r"^(?!episode_file=).*room\.json\.gz"):
+    with pytest.raises(ValueError, match=r"^(?!episodes=).*room\.json\.gz"):
         NavigationPreparer().episodes(beside, navmesh)
 
 

@@ -29,7 +29,7 @@ def make(library, tmp_path):
     made = []
 
     def make(num_envs=8, **kwargs):
-        keywords = {"library": library, "num_episodes": PER_SCENE, "cache_dir": tmp_path, "camera": Camera(16, 16)}
+        keywords = {"library": library, "episodes": PER_SCENE, "camera": Camera(16, 16)}
         made.append(BatchNavEnv(num_envs, **{**keywords, "max_episode_steps": LIMIT, **kwargs}))
         return made[-1]
 

@@ -42,7 +42,7 @@ Mutator = Callable[[np.random.Generator, bytes], bytes]
 
 # Keywords of the batch whose world is recorded.
 LOGGED: dict[str, Any] = {
-    "agents_per_world": 2, "bodies": (People(1),), "num_episodes": 20, "max_episode_steps": 6,
+    "agents_per_world": 2, "bodies": (People(1),), "episodes": 20, "max_episode_steps": 6,
 }  # fmt: skip
 FORMATS = {"zarr": "numcodecs", "webdataset": "numpy", "minari": "pyarrow"}  # of collections, and what they need
 SCENES = ("glb", "gltf", "obj", "ply", "stl", "off", "texture", "mjcf")
@@ -103,7 +103,7 @@ def write_samples(folder: Path) -> None:
     _write_policies(folder / "policy")
     save_glb(room, folder / "cache" / "room.glb")
     BatchNavEnv(
-        2, scenes=str(folder / "cache" / "room.glb"), cache_dir=folder / "cache" / "entries", num_episodes=5,
+        2, scenes=str(folder / "cache" / "room.glb"), episodes=5,
         sensors=(), renderer="embree",
     ).close()  # fmt: skip
     _write_dataset(folder / "dataset", room)
@@ -152,7 +152,7 @@ def state_env() -> BatchNavEnv:
     """A batch whose state holds maps, paths and other bodies."""
     return BatchNavEnv(
         2, scenes=[box_room()], sensors=("depth", MapPath(), PreviousAction()), measures=(NDTW(), AreaSeen()),
-        renderer="embree", camera=Camera(16, 16), agents_per_world=2, bodies=(People(1),), num_episodes=20,
+        renderer="embree", camera=Camera(16, 16), agents_per_world=2, bodies=(People(1),), episodes=20,
     )  # fmt: skip
 
 
@@ -171,7 +171,7 @@ def _write_collections(folder: Path, room: Scene) -> None:
         if find_spec(package):
             collect(
                 folder / style, str(folder.parent / "room.glb"), policy="random", to=style, camera=Camera(8, 8),
-                episodes_per_scene=2, episodes_per_shard=1, num_episodes=2, max_episode_steps=4, renderer="embree",
+                episodes_per_scene=2, episodes_per_shard=1, episodes=2, max_episode_steps=4, renderer="embree",
             )  # fmt: skip
 
 

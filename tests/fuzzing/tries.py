@@ -39,7 +39,7 @@ def exercise(scenes: object, folder: Path, **keywords: object) -> None:
     """Walk and draw in scenes: build what is missing, two episodes, three steps, pictures of all sensors."""
     env = BatchNavEnv(
         2, scenes=scenes, sensors=("depth", "rgb", "semantic"), camera=Camera(16, 16), renderer="embree",
-        num_episodes=4, cache_dir=folder / "entries", **keywords,
+        episodes=4, **keywords,
     )  # fmt: skip
     try:
         observations, _ = env.reset(seed=0)
@@ -89,7 +89,7 @@ def try_episodes(folder: Path, file: str) -> None:
     """Walk through the episodes of a file."""
     from rooms import box_room
 
-    exercise([box_room()], folder, episode_file=folder / file)
+    exercise([box_room()], folder, episodes=folder / file)
 
 
 def try_policy(folder: Path, file: str) -> None:
@@ -102,7 +102,7 @@ def try_policy(folder: Path, file: str) -> None:
 
     torch.set_num_threads(1)
     policy, about = load_policy(folder / file)
-    env = BatchNavEnv(2, scenes=[box_room()], renderer="embree", num_episodes=4, **about.env_keywords())
+    env = BatchNavEnv(2, scenes=[box_room()], renderer="embree", episodes=4, **about.env_keywords())
     try:
         agent = PolicyAgent(policy)
         agent.reset(env)
@@ -145,7 +145,7 @@ def try_log(folder: Path, file: str) -> None:
     log = WorldLog.load(folder / file)
     batches = [LOGGED]
     for reactive in (False, True):
-        batches.append({"bodies": (LoggedBodies(log, reactive),), "num_episodes": 20})
+        batches.append({"bodies": (LoggedBodies(log, reactive),), "episodes": 20})
     for number, keywords in enumerate(batches):
         env = BatchNavEnv(2, scenes=[box_room()], renderer="embree", camera=Camera(16, 16), **keywords)
         try:

@@ -139,7 +139,7 @@ def test_a_batch_runs_the_episodes_of_a_users_sampler(tmp_path):
     """Scenes of files, which workers prepare: three of them, since one or two are prepared in this process."""
     for index in range(3):
         save_glb(box_room(f"room_{index}"), tmp_path / f"room_{index}.glb")
-    env = BatchNavEnv(3, scenes=tmp_path, task=Pace(), sensors=(), num_episodes=4, cache_dir=tmp_path / "cache")
+    env = BatchNavEnv(3, scenes=tmp_path, task=Pace(), sensors=(), episodes=4)
     env.reset(seed=0)
     np.testing.assert_allclose(env.episodes.distance, 1, atol=1e-3)
     assert env.num_episodes == 12

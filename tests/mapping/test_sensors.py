@@ -7,6 +7,7 @@ from rooms import box_room
 
 from gym_batchnav import Camera, CameraJitter, RedwoodNoise
 from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.config import Episodes
 from gym_batchnav.evaluation.agents import ShortestPathAgent
 from gym_batchnav.evaluation.evaluate import evaluate
 from gym_batchnav.lenses import Equirectangular
@@ -19,13 +20,13 @@ SMALL = MapPath(num_cells=128)
 
 def batch(num_envs, **keywords):
     keywords = {"sensors": ("depth", SMALL), "camera": Camera(32, 32), "renderer": "embree", **keywords}
-    return BatchNavEnv(num_envs, **{"scenes": box_room(), "num_episodes": 12, **keywords})
+    return BatchNavEnv(num_envs, **{"scenes": box_room(), "episodes": 12, **keywords})
 
 
 def readings(num_envs, **keywords):
     """Readings [episodes, steps, 4] of each of 12 episodes under the actions of the shortest-path follower."""
     found = {}
-    env = batch(num_envs, episode_order="once", autoreset_mode="same_step", **keywords)
+    env = batch(num_envs, episodes=Episodes(order="once", count=12), autoreset_mode="same_step", **keywords)
     observation, info = env.reset(seed=3)
     while info["episode_valid"].any():
         for index in np.nonzero(info["episode_valid"])[0]:

@@ -310,7 +310,7 @@ def test_a_furnished_home_is_walked_from_start_to_goal(tmp_path):
     path.write_text(mjcf.furnished_home())
     scene = load_scene(path)
     assert names_of(scene)[-2:] == ("bed_1|2|3", "Chair_0_1")
-    env = BatchNavEnv(4, scenes=str(tmp_path / "*.xml"), sensors=("depth",), renderer="embree", num_episodes=20)
+    env = BatchNavEnv(4, scenes=str(tmp_path / "*.xml"), sensors=("depth",), renderer="embree", episodes=20)
     try:
         agent = ShortestPathAgent()
         agent.reset(env)

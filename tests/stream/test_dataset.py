@@ -18,7 +18,7 @@ SETTINGS = StreamSettings(batch_size=8, capacity=32, min_samples=8, deterministi
 
 @pytest.fixture
 def keywords(tmp_path):
-    return dict(num_envs=4, scenes=[box_room()], num_episodes=20, cache_dir=tmp_path, camera=Camera(8, 8))
+    return dict(num_envs=4, scenes=[box_room()], episodes=20, camera=Camera(8, 8))
 
 
 def taken(batches, count):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from gym_batchnav.env.config import Episodes
 from gym_batchnav.stream.settings import StreamSettings
 
 
@@ -31,10 +32,9 @@ def test_wrong_settings_are_named(given, message):
     [
         ({"autoreset_mode": "same_step"}, "autoreset_mode='same_step': leave it out"),
         ({"autoreset_mode": "never"}, "autoreset_mode='never': choose one of"),
-        ({"episode_order": "once"}, "episode_order='once': leave it out"),
+        ({"episodes": Episodes(order="once")}, "episodes= in order 'once': leave the order out"),
         ({"obs_device": "cuda"}, "obs_device='cuda': leave it out"),
         ({"library": object()}, "library=: pass scenes="),
-        ({"deterministic_rotation": False}, "deterministic=True with deterministic_rotation=False"),
     ],
 )
 def test_keywords_that_do_not_suit_a_stream_are_named(keywords, message):

@@ -26,9 +26,7 @@ SCENE = box_room()
 def keywords(tmp_path):
     """Keywords of a small batch whose episodes are short."""
     camera = Camera(8, 8)
-    return dict(
-        num_envs=ENVS, scenes=[SCENE], num_episodes=20, cache_dir=tmp_path, camera=camera, max_episode_steps=LIMIT
-    )
+    return dict(num_envs=ENVS, scenes=[SCENE], episodes=20, camera=camera, max_episode_steps=LIMIT)
 
 
 def settings_of(**given):

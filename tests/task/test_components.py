@@ -12,6 +12,7 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete
 
 from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.config import Episodes
 from gym_batchnav.task.api import Measure, Sensor, Task
 from gym_batchnav.task.explore import CellsVisited, Explore
 from gym_batchnav.task.measures import DistanceToGoal, Success
@@ -81,7 +82,7 @@ def make(library, tmp_path):
     made = []
 
     def make(num_envs=4, **kwargs):
-        keywords = {"library": library, "num_episodes": 50, "cache_dir": tmp_path, "sensors": (), "task": Dance()}
+        keywords = {"library": library, "episodes": 50, "sensors": (), "task": Dance()}
         made.append(BatchNavEnv(num_envs, **{**keywords, "max_episode_steps": 9, **kwargs}))
         return made[-1]
 
@@ -268,7 +269,7 @@ class TestProtocol:
 
         found = {}
         for num_envs in (1, 3):
-            keywords = {"episode_order": "once", "max_episode_steps": 3, "autoreset_mode": mode}
+            keywords = {"episodes": Episodes(order="once", count=50), "max_episode_steps": 3, "autoreset_mode": mode}
             env = make(num_envs, sensors=(Noisy(),), task=PointNav(), **keywords)
             drawn = found.setdefault(num_envs, {})
             observation, info = env.reset(seed=4)
@@ -340,7 +341,7 @@ class TestMemory:
         assert num_ends > 8
 
     def test_where_no_episode_is_left_nothing_is_remembered_or_begun(self, make):
-        env = make(4, episode_order="once", sensors=(PreviousAction(),), num_episodes=1, max_episode_steps=2)
+        env = make(4, episodes=Episodes(order="once", count=1), sensors=(PreviousAction(),), max_episode_steps=2)
         env.reset(seed=0)
         for _ in range(5):  # the library has two rooms, and so two episodes
             observation, reward, *_, info = env.step(np.full(4, RIGHT))
@@ -423,8 +424,8 @@ class TestMemory:
         assert_equal(env.get_state()["agents"], before["agents"])
 
     def test_one_environment_is_a_row_of_many(self, library, tmp_path):
-        keywords = {"library": library, "num_episodes": 50, "cache_dir": tmp_path, "task": Dance()}
-        keywords |= {"sensors": (PreviousAction(), GPS(), Compass()), "max_episode_steps": 9, "episode_order": "random"}
+        keywords = {"library": library, "episodes": 50, "task": Dance()}
+        keywords |= {"sensors": (PreviousAction(), GPS(), Compass()), "max_episode_steps": 9}
         many = BatchNavEnv(64, **keywords)
         many.reset(seed=5)
         steps = walk(many, 40)
@@ -474,7 +475,7 @@ class TestAssembly:
     @pytest.mark.parametrize("mode", ["next_step", "same_step", "disabled"])
     def test_the_checker_of_environments_finds_nothing(self, library, tmp_path, mode):
         env = BatchNavEnv(
-            4, library=library, num_episodes=50, cache_dir=tmp_path, sensors=(PreviousAction(), GPS(), Turns()),
+            4, library=library, episodes=50, sensors=(PreviousAction(), GPS(), Turns()),
             task=Dance(), max_episode_steps=9, autoreset_mode=mode,
         )  # fmt: skip
         check_vector_env(env, strict=True, steps=60)
@@ -641,7 +642,7 @@ class TestRegistration:
             kwargs={"task": Dance(), "sensors": ()},
         )
         try:
-            env = gymnasium.make_vec("Dance-v0", 3, library=library, num_episodes=20, cache_dir=tmp_path)
+            env = gymnasium.make_vec("Dance-v0", 3, library=library, episodes=20)
             env.reset(seed=0)
             assert env.step(np.array([LEFT, FORWARD, LEFT]))[1].tolist() == [1, 0, 1]
             env.close()

@@ -31,7 +31,7 @@ def hall():
 def make(hall, task, num_agents=2, num_envs=None, **keywords):
     return BatchNavEnv(
         num_agents if num_envs is None else num_envs, scenes=hall, task=task, agents_per_world=num_agents, sensors=(),
-        renderer="embree", cache_dir=keywords.pop("cache_dir", None), num_episodes=200, **keywords,
+        renderer="embree", episodes=200, **keywords,
     )  # fmt: skip
 
 
@@ -42,7 +42,7 @@ def place(env, points, headings):
 
 
 def test_measures_of_two_that_walk_towards_each_other(hall, tmp_path):
-    env = make(hall, PointNav(), measures=MEASURES, cache_dir=tmp_path)
+    env = make(hall, PointNav(), measures=MEASURES)
     env.reset(seed=0)
     place(env, [(-1, 0), (1, 0)], [-np.pi / 2, np.pi / 2])  # they look at each other
     info = env.step(np.array([1, 1]))[4]
@@ -63,7 +63,7 @@ def test_measures_of_two_that_walk_towards_each_other(hall, tmp_path):
 
 def test_the_detector_sees_who_is_near(hall, tmp_path):
     task = SocialNav(detector=NearestBodies(2, reach=3.0))
-    env = make(hall, task, num_agents=3, cache_dir=tmp_path)
+    env = make(hall, task, num_agents=3)
     env.reset(seed=0)
     place(env, [(0, 0), (1, -2), (0, 3.5)], [0, 0, 0])
     seen = env.step(np.array([2, 1, 2]))[0]["nearest_bodies"]
@@ -78,7 +78,7 @@ def test_the_detector_sees_who_is_near(hall, tmp_path):
 
 
 def test_social_nav_pays_for_touching(hall, tmp_path):
-    env = make(hall, SocialNav(step_reward=0, touch_reward=-1, near_reward=-0.5), cache_dir=tmp_path)
+    env = make(hall, SocialNav(step_reward=0, touch_reward=-1, near_reward=-0.5))
     env.reset(seed=0)
     place(env, [(-0.3, 0), (0.3, 0)], [-np.pi / 2, np.pi / 2])
     before = env.episodes.distance.copy()
@@ -91,7 +91,7 @@ def test_social_nav_pays_for_touching(hall, tmp_path):
 
 
 def test_tag_is_a_game_of_two_sides(hall, tmp_path):
-    env = make(hall, Tag(), cache_dir=tmp_path, max_episode_steps=50)
+    env = make(hall, Tag(), max_episode_steps=50)
     env.reset(seed=0)
     place(env, [(-1, 0), (1, 0)], [-np.pi / 2, np.pi / 2])
     observation, reward, *_ = env.step(np.array([3, 1]))
@@ -120,7 +120,7 @@ def test_readings_of_measures_do_not_change_what_is_observed(hall, tmp_path):
     task = SocialNav(detector=NearestBodies(2))
     seen = []
     for measures in ((), (NumNear(),)):
-        env = make(hall, task, num_agents=3, cache_dir=tmp_path, measures=measures)
+        env = make(hall, task, num_agents=3, measures=measures)
         env.reset(seed=0)
         place(env, [(0, 0), (1, 0), (0, 1.5)], [0, 0, 0])
         env.step(np.array([2, 2, 2]))
@@ -131,7 +131,7 @@ def test_readings_of_measures_do_not_change_what_is_observed(hall, tmp_path):
 
 
 def test_runners_win_when_time_runs_out(hall, tmp_path):
-    env = make(hall, Tag(), cache_dir=tmp_path, max_episode_steps=5)
+    env = make(hall, Tag(), max_episode_steps=5)
     env.reset(seed=0)
     place(env, [(-3, 0), (3, 0)], [0, 0])
     for _ in range(5):
@@ -141,7 +141,7 @@ def test_runners_win_when_time_runs_out(hall, tmp_path):
 
 
 def test_a_catch_is_no_loss_of_distance_to_the_next_runner(hall, tmp_path):
-    env = make(hall, Tag(num_agents=4, num_runners=2), num_agents=4, cache_dir=tmp_path)
+    env = make(hall, Tag(num_agents=4, num_runners=2), num_agents=4)
     env.reset(seed=0)
     place(env, [(0, 0), (-3, 3), (0.6, 0), (-3, 0)], [0, 0, np.pi / 2, np.pi / 2])
     env.step(np.array([2, 2, 1, 2]))
@@ -156,7 +156,7 @@ def test_a_catch_is_no_loss_of_distance_to_the_next_runner(hall, tmp_path):
 
 
 def test_who_is_put_elsewhere_has_no_speed(hall, tmp_path):
-    env = make(hall, SocialNav(), cache_dir=tmp_path, measures=MEASURES)
+    env = make(hall, SocialNav(), measures=MEASURES)
     env.reset(seed=0)
     env.step(np.array([1, 1]))
     y = env.agents.position[0, 1]
@@ -169,7 +169,7 @@ def test_who_is_put_elsewhere_has_no_speed(hall, tmp_path):
 
 
 def test_a_caught_runner_leaves_the_others(hall, tmp_path):
-    env = make(hall, Tag(num_agents=3, num_runners=2), num_agents=3, cache_dir=tmp_path)
+    env = make(hall, Tag(num_agents=3, num_runners=2), num_agents=3)
     env.reset(seed=0)
     place(env, [(0, 0), (-3, 3), (0.6, 0)], [0, 0, np.pi / 2])
     observation, reward, terminated, _, info = env.step(np.array([2, 2, 1]))
@@ -182,7 +182,7 @@ def test_a_caught_runner_leaves_the_others(hall, tmp_path):
 
 
 def test_rendezvous_ends_when_all_have_met(hall, tmp_path):
-    env = make(hall, Rendezvous(num_agents=3), num_agents=3, cache_dir=tmp_path)
+    env = make(hall, Rendezvous(num_agents=3), num_agents=3)
     env.reset(seed=0)
     place(env, [(0, 0), (0.7, 0), (1.3, 0.4)], [0, 0, np.pi / 2])
     _, reward, terminated, _, info = env.step(np.array([2, 2, 2]))
@@ -198,7 +198,7 @@ def test_rendezvous_ends_when_all_have_met(hall, tmp_path):
 
 @pytest.mark.parametrize("name", ["SocialNav", "Tag", "Rendezvous"])
 def test_the_tasks_have_ids(name, tmp_path):
-    envs = gymnasium.make_vec(f"BatchNav/{name}-v0", num_envs=4, scenes="apartment_0", sensors=(), cache_dir=tmp_path)
+    envs = gymnasium.make_vec(f"BatchNav/{name}-v0", num_envs=4, scenes="apartment_0", sensors=())
     envs.reset(seed=0)
     for _ in range(5):
         _, reward, *_ = envs.step(envs.action_space.sample())
@@ -208,10 +208,10 @@ def test_the_tasks_have_ids(name, tmp_path):
 
 def test_alone_these_tasks_say_what_they_need(hall, tmp_path):
     with pytest.raises(ValueError, match="pass agents_per_world= or bodies="):
-        env = make(hall, SocialNav(), num_agents=1, cache_dir=tmp_path)
+        env = make(hall, SocialNav(), num_agents=1)
         env.reset(seed=0)
     with pytest.raises(ValueError, match=r"pass 2 with agents_per_world=3"):
-        make(hall, Tag(), num_agents=3, cache_dir=tmp_path).reset(seed=0)
+        make(hall, Tag(), num_agents=3).reset(seed=0)
     for wrong in ({"num_agents": 1}, {"num_runners": 2}, {"catch_distance": -1}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             Tag(**wrong)

@@ -24,7 +24,7 @@ def make(library, tmp_path):
     made = []
 
     def make(task, num_envs=1, **kwargs):
-        keywords = {"library": library, "num_episodes": 20, "cache_dir": tmp_path, "sensors": (), "task": task}
+        keywords = {"library": library, "episodes": 20, "sensors": (), "task": task}
         made.append(BatchNavEnv(num_envs, **{**keywords, **kwargs}))
         return made[-1]
 

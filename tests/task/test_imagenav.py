@@ -30,7 +30,7 @@ def make(library, tmp_path):
     made = []
 
     def make(task, num_envs=6, **keywords):
-        defaults = {"library": library, "num_episodes": 30, "cache_dir": tmp_path, "renderer": "embree"}
+        defaults = {"library": library, "episodes": 30, "renderer": "embree"}
         made.append(BatchNavEnv(num_envs, **{**defaults, "task": task, "sensors": ("rgb",), **keywords}))
         return made[-1]
 
@@ -67,7 +67,7 @@ def test_pictures_of_goals_are_taken_without_jitter(make, tmp_path):
     heading = (env.task_state.uniform("imagegoal", 1)[:, 0] * 2 - 1) * np.pi
     there = env.set_pose(env.episodes.goal, heading)["rgb"]
     assert (there != expected).any(axis=(1, 2, 3)).all()  # the agent's own camera has its jitter
-    options = {"library": env.library, "cache_dir": tmp_path, "num_episodes": 30}
+    options = {"library": env.library, "episodes": 30}
     by_id = make_imagenav(6, camera=swaying, **options, renderer="embree")
     np.testing.assert_array_equal(by_id.reset(seed=0)[0]["imagegoal"], expected)
     by_id.close()
@@ -165,9 +165,9 @@ def test_without_a_renderer_no_picture_is_drawn():
 def test_the_lens_of_the_goal_camera_chooses_the_renderer(make, task):
     pinhole = task(CAMERA)
     fisheye = task(Camera(24, 24, lens=Fisheye()))
-    assert make(pinhole, renderer="auto").settings.renderer_name == "auto"
+    assert make(pinhole, renderer="auto").config.renderer_name == "auto"
     env = make(fisheye, renderer="auto")
-    assert env.settings.renderer_name == "embree"
+    assert env.config.renderer_name == "embree"
     observation, _ = env.reset(seed=0)
     (name,) = (name for name in observation if "imagegoal" in name)
     assert observation[name].any() and not observation[name][:, 0, 0].any()  # the corner has no ray
@@ -177,4 +177,4 @@ def test_the_lens_of_the_goal_camera_chooses_the_renderer(make, task):
 
 def test_a_second_sensor_with_pictures_counts_too(make):
     env = make(ImageNav(CAMERA), sensors=("rgb", InstanceImageGoal(Camera(8, 8, lens=Fisheye()))), renderer="auto")
-    assert env.settings.renderer_name == "embree" and len(env.settings.picture_cameras) == 2
+    assert env.config.renderer_name == "embree" and len(env.config.picture_cameras) == 2

@@ -12,7 +12,7 @@ def make(library, tmp_path):
     made = []
 
     def make(path, num_envs=1, **keywords):
-        given = {"library": library, "sensors": (), "num_episodes": 20, "cache_dir": tmp_path, "max_episode_steps": 9}
+        given = {"library": library, "sensors": (), "episodes": 20, "max_episode_steps": 9}
         measures = (MeanDisplacement(path), FinalDisplacement(path))
         made.append(BatchNavEnv(num_envs, measures=measures, **{**given, **keywords}))
         return made[-1]

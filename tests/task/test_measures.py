@@ -94,7 +94,7 @@ def test_a_batch_reports_them(library, tmp_path):
         measure.CollisionRate(), measure.NavigationError(), measure.OracleSuccess(), measure.TimedOut(),
         measure.DistanceBin(), NDTW(), Coverage(),
     )  # fmt: skip
-    keywords = {"library": library, "num_episodes": 20, "cache_dir": tmp_path, "sensors": (), "measures": added}
+    keywords = {"library": library, "episodes": 20, "sensors": (), "measures": added}
     env = BatchNavEnv(8, autoreset_mode="disabled", max_episode_steps=150, **keywords)
     _, info = env.reset(seed=0)
     assert set(info) >= {"collisions_per_metre", "coverage"} and "ndtw" not in info

@@ -21,7 +21,7 @@ def make(library, tmp_path):
     made = []
 
     def make(num_envs=8, **keywords):
-        defaults = {"library": library, "num_episodes": 30, "cache_dir": tmp_path, "sensors": ()}
+        defaults = {"library": library, "episodes": 30, "sensors": ()}
         made.append(BatchNavEnv(num_envs, **{**defaults, "task": MultiGoalNav(), **keywords}))
         return made[-1]
 
@@ -123,7 +123,7 @@ def test_a_saved_state_resumes_in_the_middle_of_a_tour(make):
 
 def test_tours_come_from_the_cache_unchanged(make):
     first = make(2).simulator.episode_set(0)
-    again = make(2, num_episodes=30).simulator.episode_set(0)
+    again = make(2, episodes=30).simulator.episode_set(0)
     for name, array in first.arrays().items():
         np.testing.assert_array_equal(array, getattr(again, name))
     assert make(2, task=MultiGoalNav(num_goals=2)).simulator.episode_set(0).tour.shape == (30, 2)

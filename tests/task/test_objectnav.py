@@ -19,7 +19,7 @@ def library():
 
 @pytest.fixture
 def env(library, tmp_path):
-    env = BatchNavEnv(8, library=library, num_episodes=40, cache_dir=tmp_path, sensors=(), task=ObjectNav(CATEGORIES))
+    env = BatchNavEnv(8, library=library, episodes=40, sensors=(), task=ObjectNav(CATEGORIES))
     yield env
     env.close()
 
@@ -96,7 +96,7 @@ def test_the_distance_is_that_to_the_nearest_view_point(env):
 def test_episodes_come_from_the_cache_unchanged(library, tmp_path):
     sets = []
     for _ in range(2):
-        env = BatchNavEnv(1, scenes=[furnished()], num_episodes=9, cache_dir=tmp_path, task=ObjectNav(CATEGORIES))
+        env = BatchNavEnv(1, scenes=[furnished()], episodes=9, task=ObjectNav(CATEGORIES))
         sets.append(env.simulator.episode_set(0))
         env.close()
     for name, array in sets[0].arrays().items():

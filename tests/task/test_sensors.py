@@ -62,7 +62,7 @@ def test_heading_is_the_agents():
 
 
 def test_in_an_episode_they_count_from_where_it_began(library, tmp_path):
-    keywords = {"library": library, "num_episodes": 20, "cache_dir": tmp_path, "sensors": (GPS(), Compass())}
+    keywords = {"library": library, "episodes": 20, "sensors": (GPS(), Compass())}
     env = BatchNavEnv(16, autoreset_mode="same_step", max_episode_steps=12, **keywords)
     observation, _ = env.reset(seed=0)
     assert (np.abs(env.agents.heading) > 0.1).sum() > 10  # or the start's heading would not matter
@@ -87,7 +87,7 @@ def test_the_static_goal_is_the_goal_as_seen_from_the_start():
 
 
 def test_the_static_goal_stays_while_the_agent_moves(library, tmp_path):
-    keywords = {"library": library, "num_episodes": 20, "cache_dir": tmp_path, "autoreset_mode": "same_step"}
+    keywords = {"library": library, "episodes": 20, "autoreset_mode": "same_step"}
     task = PointNav(goal_sensor=StaticPointGoal())
     env = BatchNavEnv(8, task=task, sensors=(PointGoal(),), max_episode_steps=10, **keywords)
     observation, _ = env.reset(seed=0)
@@ -104,7 +104,7 @@ def test_the_static_goal_stays_while_the_agent_moves(library, tmp_path):
 
 def test_the_scan_measures_how_far_the_walls_of_a_hall_are(tmp_path):
     hall = scene_of("hall", box((-5, 0, -4), (5, 2.6, 4), inward=True))
-    env = BatchNavEnv(2, scenes=hall, sensors=(WalkScan(8, reach=6.0),), num_episodes=20, cache_dir=tmp_path)
+    env = BatchNavEnv(2, scenes=hall, sensors=(WalkScan(8, reach=6.0),), episodes=20)
     env.reset(seed=0)
     heading = np.array([0.3, -1.2])
     y = env.agents.position[0, 1]

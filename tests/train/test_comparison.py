@@ -83,9 +83,9 @@ def test_noise_and_timing_of_images_are_left_out_where_there_are_none(write):
     comparison = compared(policy, "random")
     try:
         assert set(comparison.env.single_observation_space.spaces) == {"depth", "map_path", "heading", GOAL}
-        assert comparison.env.settings.sensor_timing == timing
+        assert comparison.env.config.sensor_timing == timing
         assert set(comparison.blind_env.single_observation_space.spaces) == {"heading", GOAL}
-        assert comparison.blind_env.settings.sensor_timing == {"heading": timing["heading"]}
+        assert comparison.blind_env.config.sensor_timing == {"heading": timing["heading"]}
         comparison.run()
     finally:
         comparison.close()

@@ -18,7 +18,7 @@ pytest.importorskip("safetensors", reason="safetensors is not installed")
 
 from torch.nn import functional as F  # noqa: E402
 
-from gym_batchnav import BatchNavEnv  # noqa: E402
+from gym_batchnav import BatchNavEnv, DiscreteActions  # noqa: E402
 from gym_batchnav.cli.policy import import_policy  # noqa: E402
 from gym_batchnav.protocols import PROTOCOLS  # noqa: E402
 from gym_batchnav.train import habitat_checkpoint  # noqa: E402
@@ -230,8 +230,8 @@ def test_the_world_is_that_of_habitats_pointnav(checkpoint):
     for name in ("task", "camera", "max_episode_steps", "geodesic", "sliding"):
         assert keywords[name] == protocol[name]
     assert keywords["camera"].depth_miss == "zero"
-    assert keywords["forward_step"] == 0.25 and keywords["turn_angle_deg"] == 10
-    env = BatchNavEnv(ENVS, scenes=[box_room()], renderer="embree", num_episodes=4, **keywords)
+    assert keywords["actions"] == DiscreteActions(0.25, 10)
+    env = BatchNavEnv(ENVS, scenes=[box_room()], renderer="embree", episodes=4, **keywords)
     try:
         agent = PolicyAgent(policy, sample_seed=0, about=about)  # raises if the world is another one
         agent.reset(env)

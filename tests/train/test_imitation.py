@@ -6,6 +6,7 @@ from rooms import box_room
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
+from gym_batchnav.actions.discrete import DiscreteActions  # noqa: E402
 from gym_batchnav.env.batch_env import BatchNavEnv  # noqa: E402
 from gym_batchnav.geometry import Camera  # noqa: E402
 from gym_batchnav.library.library import SceneLibrary  # noqa: E402
@@ -35,8 +36,10 @@ def test_the_loss_by_hand():
 def test_a_seeing_agent_comes_to_agree_with_the_expert(tmp_path):
     """PPO then continues in the same run."""
     library = SceneLibrary.from_scenes([box_room(width=6, depth=4)])
-    keywords = {"library": library, "num_episodes": 300, "cache_dir": tmp_path, "camera": Camera(16, 16)}
-    env = BatchNavEnv(32, autoreset_mode="same_step", forward_step=0.5, turn_angle_deg=30, **keywords)
+    keywords = {"library": library, "episodes": 300, "camera": Camera(16, 16)}
+    env = BatchNavEnv(
+        32, autoreset_mode="same_step", actions=DiscreteActions(forward_step=0.5, turn_angle_deg=30), **keywords
+    )
     torch.manual_seed(0)
     policy = make_policy("small", env.single_observation_space)
     rollouts = {"num_steps": 16, "num_minibatches": 4, "num_epochs": 4, "imitation_share": 0.1}

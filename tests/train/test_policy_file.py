@@ -76,9 +76,9 @@ def test_the_same_policy_comes_back(kind, sensors, tmp_path):
 def test_the_description_makes_an_environment_that_fits():
     keywords = about_of(forward_step=0.5, max_episode_steps=60).env_keywords()
     assert keywords == {
-        "task": PointNav(), "sliding": True, "sensors": ("depth", "rgb"), "forward_step": 0.5,
+        "task": PointNav(), "sliding": True, "sensors": ("depth", "rgb"), "actions": DiscreteActions(0.5, 10.0),
         "camera": Camera(24, 16, hfov_deg=80),
-        "turn_angle_deg": 10.0, "max_episode_steps": 60, "geodesic": "exact",
+        "max_episode_steps": 60, "geodesic": "exact",
     }  # fmt: skip
 
 
@@ -327,7 +327,7 @@ def test_sensors_besides_images_come_back_with_their_settings(tmp_path):
 
 def test_presets_name_sensors_besides_images():
     preset = PRESETS["cpu-long"]
-    env = preset.make_env(num_envs=2, scenes="apartment_4", resident_scenes=1)
+    env = preset.make_env(num_envs=2, scenes="apartment_4")
     assert set(env.single_observation_space.spaces) == {"depth", "map_path", GOAL}
     env.close()
 
@@ -336,7 +336,7 @@ def test_an_environment_with_another_noise_or_goal_is_refused():
     made = []
 
     def make(**keywords):
-        made.append(BatchNavEnv(1, scenes="apartment_1", sensors=(), num_episodes=2, **keywords))
+        made.append(BatchNavEnv(1, scenes="apartment_1", sensors=(), episodes=2, **keywords))
         made[-1].reset(seed=0)
         return made[-1]
 

@@ -12,6 +12,7 @@ from rooms import box, box_room, scene_of
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
+from gym_batchnav.actions.discrete import DiscreteActions  # noqa: E402
 from gym_batchnav.env.batch_env import BatchNavEnv  # noqa: E402
 from gym_batchnav.geometry import Camera  # noqa: E402
 from gym_batchnav.library.library import SceneLibrary  # noqa: E402
@@ -175,8 +176,11 @@ def make(library, tmp_path):
     ):
         if sensors is None:
             sensors = {"blind": (), "small": ("depth", "rgb"), "paper": ("depth",)}[kind]
-        keywords = {"forward_step": 0.5, "turn_angle_deg": 30, "task": PointNav(success_distance=0.5)}
-        keywords |= {"max_episode_steps": 60, "num_episodes": 300, "cache_dir": tmp_path, "library": library}
+        keywords = {
+            "actions": DiscreteActions(forward_step=0.5, turn_angle_deg=30),
+            "task": PointNav(success_distance=0.5),
+        }
+        keywords |= {"max_episode_steps": 60, "episodes": 300, "library": library}
         keywords |= {"sensors": sensors, "camera": Camera(16, 16), "autoreset_mode": "same_step"}
         keywords |= {"agents_per_world": agents_per_world}
         envs = [BatchNavEnv(num_envs // num_batches, **keywords) for _ in range(num_batches)]
@@ -394,7 +398,7 @@ class TestTraining:
 
 
 def test_dead_steps_are_not_learned_from(library, tmp_path):
-    env = BatchNavEnv(2, sensors=(), library=library, num_episodes=20, cache_dir=tmp_path)
+    env = BatchNavEnv(2, sensors=(), library=library, episodes=20)
     with pytest.raises(ValueError, match="autoreset_mode='same_step'"):
         PPO(env, make_policy("blind", env.single_observation_space), PPOConfig())
     env.close()

@@ -29,7 +29,7 @@ def make(library, tmp_path):
     made = []
 
     def make(num_envs=ENVS, **kwargs):
-        keywords = {"library": library, "num_episodes": 50, "cache_dir": tmp_path, "camera": Camera(16, 16)}
+        keywords = {"library": library, "episodes": 50, "camera": Camera(16, 16)}
         keywords |= {"max_episode_steps": LIMIT, "autoreset_mode": "same_step", "sensors": ("depth", "rgb"), **kwargs}
         made.append(BatchNavEnv(num_envs, **keywords))
         return made[-1]

@@ -30,7 +30,7 @@ def test_they_are_small_and_the_blind_one_learned_from_no_fewer_frames():
 def test_sight_tells_in_homes_that_neither_saw():
     homes = SMALL_HOMES[:6]
     _, about = load_policy(SEES)
-    env = BatchNavEnv(24, num_episodes=4, scenes=homes, **about.env_keywords())
+    env = BatchNavEnv(24, episodes=4, scenes=homes, **about.env_keywords())
     sees, blind = (evaluate(env, PolicyAgent(load_policy(path)[0])) for path in (SEES, BLIND))
     env.close()
     assert len(sees) == len(blind) == 24
@@ -41,7 +41,7 @@ def test_sight_tells_in_homes_that_neither_saw():
 @pytest.mark.slow
 def test_a_scan_tells_in_the_apartments():
     policy, about = load_policy(SCAN)
-    env = BatchNavEnv(40, num_episodes=5, scenes=("apartments",), **about.env_keywords())
+    env = BatchNavEnv(40, episodes=5, scenes=("apartments",), **about.env_keywords())
     scans, blind = (evaluate(env, PolicyAgent(one)) for one in (policy, load_policy(BLIND)[0]))
     env.close()
     assert scans.success.mean() >= 0.8 and scans.spl.mean() >= blind.spl.mean() + 0.2
@@ -51,7 +51,7 @@ def test_a_scan_tells_in_the_apartments():
 def test_colours_tell_in_homes_that_it_never_saw():
     policy, about = load_policy(assets_dir() / "pointnav_rgb.safetensors")
     assert about.sensors == ("rgb",)
-    env = BatchNavEnv(48, num_episodes=4, scenes=SMALL_HOMES[:12], **about.env_keywords())
+    env = BatchNavEnv(48, episodes=4, scenes=SMALL_HOMES[:12], **about.env_keywords())
     sees, blind = (evaluate(env, PolicyAgent(one)) for one in (policy, load_policy(BLIND)[0]))
     env.close()
     assert sees.spl.mean() >= blind.spl.mean() + 0.1
@@ -67,7 +67,7 @@ def test_policies_that_are_named_after_a_scan_read_it(name):
 @pytest.mark.slow
 def test_the_explorer_visits_more_cells_than_random_actions():
     policy, about = load_policy(assets_dir() / "explore_scan.safetensors")
-    env = BatchNavEnv(16, num_episodes=2, scenes=("apartments",), **about.env_keywords())
+    env = BatchNavEnv(16, episodes=2, scenes=("apartments",), **about.env_keywords())
     explores, random = (evaluate(env, agent) for agent in (PolicyAgent(policy, 0), RandomAgent(0)))
     env.close()
     assert explores.cells_visited.mean() >= 2 * random.cells_visited.mean()

@@ -11,6 +11,7 @@ from rooms import box_room
 torch = pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("safetensors", reason="safetensors is not installed")
 
+from gym_batchnav.actions.discrete import DiscreteActions  # noqa: E402
 from gym_batchnav.env.batch_env import BatchNavEnv  # noqa: E402
 from gym_batchnav.evaluation.agents import RandomAgent  # noqa: E402
 from gym_batchnav.evaluation.evaluate import evaluate  # noqa: E402
@@ -55,7 +56,7 @@ def make(tmp_path):
     made = []
 
     def make(num_envs=4, **kwargs):
-        keywords = {"library": SceneLibrary.from_scenes([box_room()]), "num_episodes": 12, "cache_dir": tmp_path}
+        keywords = {"library": SceneLibrary.from_scenes([box_room()]), "episodes": 12}
         keywords |= {"max_episode_steps": 10, "sensors": (), "task": Explore(), "camera": Camera(16, 16), **kwargs}
         made.append(BatchNavEnv(num_envs, **keywords))
         return made[-1]
@@ -223,7 +224,7 @@ def test_policy_files_say_what_the_policy_reads(make, task, tmp_path):
 
 
 def test_another_world_than_that_of_the_training_is_refused_or_allowed(make, tmp_path):
-    env = make(task=PointNav(success_distance=0.5), sliding=False, forward_step=0.5)
+    env = make(task=PointNav(success_distance=0.5), sliding=False, actions=DiscreteActions(forward_step=0.5))
     policy = make_policy("blind", env.single_observation_space)
     save_policy(tmp_path / "a.safetensors", policy, policy_about(env, "blind", "mine", 0, 0))
     loaded, about = load_policy(tmp_path / "a.safetensors")

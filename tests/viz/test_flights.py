@@ -25,8 +25,8 @@ ROOM = box((-4, 0, -3), (4, 2.6, 3), inward=True)
 @pytest.fixture(scope="module")
 def env(tmp_path_factory):
     made = make_dronenav(
-        2, task=DroneNav(sampler=FlightEpisodes(num_goals=2)), scenes=[box_room()], num_episodes=4, renderer="embree",
-        camera=Camera(8, 8, eye_height=0), cache_dir=tmp_path_factory.mktemp("cache"),
+        2, task=DroneNav(sampler=FlightEpisodes(num_goals=2)), scenes=[box_room()], episodes=4, renderer="embree",
+        camera=Camera(8, 8, eye_height=0),
     )  # fmt: skip
     yield made
     made.close()

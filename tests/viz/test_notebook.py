@@ -24,7 +24,7 @@ def make(tmp_path):
     made = []
 
     def make_env(num_envs=3, **keywords):
-        options = {"renderer": "embree", "num_episodes": 20, "cache_dir": tmp_path, "scenes": box_room(), **keywords}
+        options = {"renderer": "embree", "episodes": 20, "scenes": box_room(), **keywords}
         made.append(BatchNavEnv(num_envs, **options))
         return made[-1]
 
@@ -174,7 +174,7 @@ def test_a_scan_of_one_row_can_be_seen(make):
 
 
 def test_showing_it_leaves_arrays_of_the_ring_as_they_are(make):
-    env = make(3, sensors=("rgb", "depth"), reuse_buffers=True, buffers=2)
+    env = make(3, sensors=("rgb", "depth"), buffers=2)
     env.reset(seed=0)
     observation, *_ = env.step(env.shortest_path_actions())
     kept = {name: values.copy() for name, values in observation.items()}

@@ -15,13 +15,12 @@ from gym_batchnav.task.multigoal import MultiGoalNav
 
 
 @pytest.fixture(scope="module")
-def make(tmp_path_factory):
+def make():
     """Return a function that makes small batches in one room; close them at the end."""
     made = []
-    cache = tmp_path_factory.mktemp("cache")
 
     def make_env(num_envs=3, **keywords):
-        options = {"renderer": "embree", "num_episodes": 20, "cache_dir": cache, "scenes": box_room(), **keywords}
+        options = {"renderer": "embree", "episodes": 20, "scenes": box_room(), **keywords}
         made.append(BatchNavEnv(num_envs, **options))
         return made[-1]
 
@@ -88,7 +87,7 @@ def test_what_cannot_be_recorded_is_refused_with_a_remedy(make):
         viz.record_episodes(make(autoreset_mode="same_step"))
     with pytest.raises(TypeError, match=r"gymnasium\.make_vec"):
         viz.record_episodes(gymnasium.make_vec("CartPole-v1", 2, vectorization_mode="sync"))
-    single = gymnasium.make("BatchNav/PointNav-v0", scenes=box_room(), renderer="embree", num_episodes=5)
+    single = gymnasium.make("BatchNav/PointNav-v0", scenes=box_room(), renderer="embree", episodes=5)
     with pytest.raises(TypeError, match=r"env\.unwrapped\.batch"):
         viz.record_episodes(single)
     assert viz.record_episodes(single.unwrapped.batch, size=16, seed=0).success[0]

@@ -15,13 +15,12 @@ ALONG_X = (-90.0,)  # the closed leaf runs along +x, from x = -0.45 to 0.45
 
 
 @pytest.fixture(scope="module")
-def make(tmp_path_factory):
+def make():
     library = SceneLibrary.from_scenes([scene_of("hall", box((-5, 0, -5), (5, 2.6, 5), inward=True))])
-    cache = tmp_path_factory.mktemp("cache")
     made = []
 
     def make(num_agents=1, doors=None, **keywords):
-        given = {"library": library, "sensors": (), "renderer": "embree", "num_episodes": 40, "cache_dir": cache}
+        given = {"library": library, "sensors": (), "renderer": "embree", "episodes": 40}
         doors = Doors(HINGE, ALONG_X) if doors is None else doors
         made.append(BatchNavEnv(num_agents, agents_per_world=num_agents, bodies=(doors,), **{**given, **keywords}))
         return made[-1]

@@ -21,13 +21,12 @@ def hall(name="hall"):
 
 
 @pytest.fixture(scope="module")
-def make(tmp_path_factory):
+def make():
     library = SceneLibrary.from_scenes([hall()])
-    cache = tmp_path_factory.mktemp("cache")
     made = []
 
     def make(*bodies, num_envs=1, **keywords):
-        given = {"library": library, "sensors": (), "renderer": "embree", "num_episodes": 40, "cache_dir": cache}
+        given = {"library": library, "sensors": (), "renderer": "embree", "episodes": 40}
         made.append(BatchNavEnv(num_envs, **{**given, "bodies": bodies, **keywords}))
         return made[-1]
 

@@ -17,7 +17,7 @@ def turns_right(observation):
 
 @pytest.fixture
 def envs(tmp_path):
-    made = make_tag(12, scenes="apartment_0", sensors=(), cache_dir=tmp_path, autoreset_mode="same_step",
+    made = make_tag(12, scenes="apartment_0", sensors=(), autoreset_mode="same_step",
                     max_episode_steps=6)  # fmt: skip
     yield made
     made.close()

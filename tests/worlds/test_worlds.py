@@ -5,6 +5,7 @@ import pytest
 from gymnasium.vector import AutoresetMode
 
 from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.config import Episodes
 from gym_batchnav.geometry import Camera
 from gym_batchnav.lenses import Equirectangular
 from gym_batchnav.state import arrays_of
@@ -17,7 +18,7 @@ APARTMENTS = ["apartment_0", "apartment_1"]
 
 def make(num_envs, cache_dir, **keywords):
     given = {"agents_per_world": 4, "bodies": (People(2),), "sensors": (), "renderer": "embree", "scenes": APARTMENTS}
-    return BatchNavEnv(num_envs, **{**given, "cache_dir": cache_dir, **keywords})
+    return BatchNavEnv(num_envs, **{**given, **keywords})
 
 
 @pytest.fixture(scope="module")
@@ -223,7 +224,7 @@ def test_people_walk_at_their_speeds_to_goal_after_goal(cache_dir):
 )
 def test_wrong_worlds_are_refused(cache_dir, keywords, message):
     with pytest.raises((ValueError, TypeError), match=message):
-        make(**{"num_envs": 4, "cache_dir": cache_dir, **keywords})
+        make(**{"num_envs": 4, **keywords})
 
 
 def test_every_camera_shows_other_agents_but_not_its_own(cache_dir):
@@ -247,7 +248,7 @@ def test_every_camera_shows_other_agents_but_not_its_own(cache_dir):
 
 
 def test_worlds_without_an_episode_stand_still(cache_dir):
-    env = make(8, cache_dir, scenes="apartment_0", episode_order="once", max_episode_steps=2)  # of 100
+    env = make(8, cache_dir, scenes="apartment_0", episodes=Episodes(order="once"), max_episode_steps=2)  # of 100
     env.reset(seed=0)
     for _ in range(160):
         _, reward, terminated, truncated, info = env.step(np.full(8, 2))

@@ -102,7 +102,7 @@ def prepare(
     else:
         from gym_batchnav.cluster.jobs import prepare_on
 
-        with errors_with_flags("cache_dir", num_cpus="ray_cpus"):
+        with errors_with_flags("cache_dir", num_cpus="ray_cpus", episodes="episode_file"):
             names = [source.name for source in sources]
             refused = prepare_on(ray, scenes, options, names, preparer, workers, ray_cpus)
     scenes_ready = f"{len(sources) - len(refused):,} of {counted(len(sources), 'scene')}"

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
-from gym_batchnav.env.settings import check_choice
+from gym_batchnav.env.config import check_choice
 from gym_batchnav.system.extras import needs_extra
 from gym_batchnav.system.storage import write_atomically
 

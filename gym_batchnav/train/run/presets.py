@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.config import Scenes
 from gym_batchnav.evaluation.records import sensors_of
 from gym_batchnav.geometry import Camera
 from gym_batchnav.task.api import Task
@@ -58,24 +59,31 @@ class Preset:
     threads: int | None = None
 
     def make_env(self, **overrides: Any) -> BatchNavEnv:
-        """Make a training environment; ``overrides`` are keywords of BatchNavEnv, including ``num_envs``."""
+        """Make a training environment; ``overrides`` are keywords of BatchNavEnv, including ``num_envs``.
+
+        A plain value of ``scenes=`` names other scenes; how many are resident stays as it is.
+        """
         num_envs = overrides.get("num_envs", self.num_envs)
+        scenes = Scenes(
+            self.scenes,
+            resident=min(self.resident_scenes, num_envs),
+            rotate_every=self.rotate_every,
+            deterministic_rotation=self.device == "cpu",
+        )
+        given = overrides.get("scenes", self.scenes)
+        scenes = given if isinstance(given, Scenes) else replace(scenes, source=given)
         keywords: dict[str, Any] = {
             "num_envs": num_envs,
             "sensors": sensors_of((*self.sensors, *self.teacher_sensors)),
-            "scenes": self.scenes,
-            "resident_scenes": min(self.resident_scenes, num_envs),
-            "rotate_every": self.rotate_every,
-            "deterministic_rotation": self.device == "cpu",
-            "num_episodes": self.num_episodes,
+            "episodes": self.num_episodes,
             "autoreset_mode": "same_step",
-            "reuse_buffers": True,
+            "buffers": 2,
             "camera": self.camera,
             "task": self.task,
             "obs_device": self.device,
             "renderer": self.renderer,
         }
-        return BatchNavEnv(**{**keywords, **overrides})
+        return BatchNavEnv(**{**keywords, **overrides, "scenes": scenes})
 
 
 def _read_presets() -> Mapping[str, Preset]:

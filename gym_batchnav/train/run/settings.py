@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 import gym_batchnav
-from gym_batchnav.env.settings import check_choice
+from gym_batchnav.env.config import check_choice
 from gym_batchnav.evaluation.records import sensors_of
 from gym_batchnav.mapping.sensors import MapPath
 from gym_batchnav.render.api import SENSOR_FORMATS

@@ -201,7 +201,7 @@ def test_an_environment_keeps_all_observations_on_the_device(fake_cuda, tmp_path
     def run(device):
         env = BatchNavEnv(
             3, scenes=box_room("room"), sensors=ALL, renderer="opengl", obs_device=device, autoreset_mode="same_step",
-            max_episode_steps=3, num_episodes=20, cache_dir=tmp_path, reuse_buffers=True,
+            max_episode_steps=3, episodes=20, buffers=2,
         )  # fmt: skip
         observations = [env.reset(seed=0)[0]]
         for _ in range(5):
@@ -224,4 +224,4 @@ def test_an_environment_says_what_a_device_needs(tmp_path):
     with pytest.raises(ValueError, match="obs_device='tpu'"):
         BatchNavEnv(1, scenes=box_room("room"), obs_device="tpu")
     with pytest.raises(ValueError, match=r"obs_device='cuda': renderer='embree' .* renderer='opengl'"):
-        BatchNavEnv(1, scenes=box_room("room"), obs_device="cuda", renderer="embree", cache_dir=tmp_path)
+        BatchNavEnv(1, scenes=box_room("room"), obs_device="cuda", renderer="embree")

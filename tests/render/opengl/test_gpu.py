@@ -186,7 +186,7 @@ def environment(device, tmp_path, mode="same_step", **keywords):
         **{
             "num_envs": 24, "scenes": [box_room(f"room_{k}", width=6 + k) for k in range(3)], "sensors": ALL,
             "renderer": "opengl", "obs_device": device, "autoreset_mode": mode, "max_episode_steps": 7,
-            "num_episodes": 20, "cache_dir": tmp_path, "reuse_buffers": True, **keywords,
+            "episodes": 20, "buffers": 2, **keywords,
         }
     )  # fmt: skip
 

@@ -14,6 +14,7 @@ from rooms import box_room
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
+from gym_batchnav.actions.discrete import DiscreteActions  # noqa: E402
 from gym_batchnav.env.batch_env import BatchNavEnv  # noqa: E402
 from gym_batchnav.geometry import Camera  # noqa: E402
 from gym_batchnav.library.library import SceneLibrary  # noqa: E402
@@ -31,9 +32,13 @@ SECONDS = 100.0
 def make_ppo(workers, cache_dir, kind, num_envs, num_steps, torch_seed=0, **config):
     """Make PPO in a toy room, as worker ``workers.rank``."""
     library = SceneLibrary.from_scenes([box_room(width=6, depth=4)])
-    keywords = {"forward_step": 0.5, "turn_angle_deg": 30, "max_episode_steps": 12, "num_episodes": 100}
+    keywords = {
+        "actions": DiscreteActions(forward_step=0.5, turn_angle_deg=30),
+        "max_episode_steps": 12,
+        "episodes": 100,
+    }
     keywords |= {"camera": Camera(8, 8), "sensors": () if kind == "blind" else ("depth", "rgb")}
-    env = BatchNavEnv(num_envs, autoreset_mode="same_step", library=library, cache_dir=cache_dir, **keywords)
+    env = BatchNavEnv(num_envs, autoreset_mode="same_step", library=library, **keywords)
     torch.manual_seed(torch_seed)
     policy = make_policy(kind, env.single_observation_space)
     ppo_config = PPOConfig(100_000, num_steps, num_minibatches=1, normalize_advantages=True, **config)

@@ -31,7 +31,7 @@ def make(cache):
     made = []
 
     def make_env(num_envs=3, **keywords):
-        options = {"num_episodes": 20, "cache_dir": cache, "scenes": box_room(), "renderer": "embree"}
+        options = {"episodes": 20, "scenes": box_room(), "renderer": "embree"}
         options |= {"sensors": ("rgb", "depth", "semantic"), "camera": CAMERA, **keywords}
         made.append(BatchNavEnv(num_envs, **options))
         return made[-1]

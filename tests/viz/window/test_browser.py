@@ -45,7 +45,7 @@ class Walking(threading.Thread):
         self._end = threading.Event()
 
     def run(self):
-        env = BatchNavEnv(3, scenes=box_room(), sensors=(), num_episodes=20, renderer="embree", cache_dir=self._cache)
+        env = BatchNavEnv(3, scenes=box_room(), sensors=(), episodes=20, renderer="embree")
         self.env = env
         walk_in_window(env, {"follower": ShortestPathAgent()}, self.server, seed=3, size=96, until=self._end.is_set)
         env.close()

@@ -18,12 +18,11 @@ from gym_batchnav.viz.window.walk import Walk
 
 
 @pytest.fixture
-def make(tmp_path_factory):
+def make():
     made = []
-    cache = tmp_path_factory.getbasetemp() / "window"
 
     def make_env(**keywords):
-        options = {"sensors": (), "num_episodes": 20, "cache_dir": cache, "scenes": box_room(), **keywords}
+        options = {"sensors": (), "episodes": 20, "scenes": box_room(), **keywords}
         made.append(BatchNavEnv(3, **options))
         return made[-1]
 

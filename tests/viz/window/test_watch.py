@@ -26,12 +26,11 @@ from gym_batchnav.worlds.views import FIRST_BODY_ID
 
 
 @pytest.fixture
-def make(tmp_path_factory):
+def make():
     made = []
-    cache = tmp_path_factory.getbasetemp() / "window"
 
     def make_env(**keywords):
-        options = {"num_episodes": 20, "cache_dir": cache, "scenes": box_room(), "renderer": "embree", **keywords}
+        options = {"episodes": 20, "scenes": box_room(), "renderer": "embree", **keywords}
         made.append(BatchNavEnv(4, **options))
         return made[-1]
 
