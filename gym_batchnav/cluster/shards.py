@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numba
 
 import gym_batchnav
-from gym_batchnav.system.code import folder_digest
+from gym_batchnav.system.code import package_digest
 from gym_batchnav.system.extras import needs_extra
 from gym_batchnav.system.parts import Part, all_parts
 from gym_batchnav.system.process import limit_processors, num_processors
@@ -103,7 +103,7 @@ def run_shards(
 
 def version_here() -> str:
     """Return the version of this package and a checksum of its code."""
-    return f"{gym_batchnav.__version__} ({folder_digest('.')[:12]})"
+    return f"{gym_batchnav.__version__} ({package_digest()[:12]})"
 
 
 @dataclass(frozen=True)

@@ -36,10 +36,10 @@ def code_digest(*roots: str, without: tuple[str, ...] = (), packages: tuple[str,
     return digest_of(imported_by([PACKAGE / root for root in roots], True, without), packages)
 
 
-def folder_digest(*folders: str, packages: tuple[str, ...] = (), package: Path = PACKAGE) -> str:
-    """Return the SHA-256 of all sources in folders, and of package versions; see ``code_digest``."""
-    files = sorted(file for folder in folders for file in _sources_in(package / folder))
-    return digest_of(files, packages if files else (*packages, "gym-batchnav"), package)
+@cache
+def package_digest() -> str:
+    """Return the SHA-256 of all sources of the package; see ``code_digest``."""
+    return digest_of(sorted(PACKAGE.rglob("*.py")), () if _HAS_SOURCES else ("gym-batchnav",))
 
 
 def imported_by(
@@ -80,10 +80,6 @@ def _read_by(file: Path, late: bool, package: Path) -> tuple[Path, ...]:
             candidates = (path.with_suffix(".py"), path / "__init__.py", path.parent.with_suffix(".py"))
             found.add(next((one for one in candidates if one.is_file()), path.parent / "__init__.py"))
     return tuple(found)
-
-
-def _sources_in(path: Path) -> list[Path]:
-    return [path] if path.is_file() else list(path.rglob("*.py"))
 
 
 def digest_of(files: Iterable[Path], packages: Iterable[str], package: Path = PACKAGE, salt: str = "") -> str:
