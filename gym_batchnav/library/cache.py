@@ -8,18 +8,15 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 import platformdirs
 
 from gym_batchnav.system.notices import warn_user
 from gym_batchnav.system.storage import write_atomically
-
-T = TypeVar("T")
 
 MAX_BYTES = 20 * 10**9
 _SIZE_VARIABLE = "GYM_BATCHNAV_CACHE_GB"
@@ -116,30 +113,6 @@ class DiskCache:
                 self._evict(path)
         except OSError as error:
             self._warn(error)
-
-    def recall(
-        self,
-        key: str,
-        read: Callable[[dict[str, np.ndarray]], T],
-        make: Callable[[], T],
-        arrays_of: Callable[[T], Mapping[str, np.ndarray]],
-    ) -> T:
-        """Return what is stored under ``key``, or made and stored there if there is no entry that validates.
-
-        Args:
-            key: See ``store``.
-            read: Makes the result from the arrays of an entry; ValueError, KeyError, TypeError and IndexError mean that
-                the entry does not validate.
-            make: Makes the result.
-            arrays_of: Returns the arrays to store of a result.
-        """
-        arrays = self.load(key)
-        if arrays is not None:
-            with suppress(ValueError, KeyError, TypeError, IndexError):
-                return read(arrays)
-        made = make()
-        self.store(key, arrays_of(made))
-        return made
 
     def _path(self, key: str) -> Path:
         name = f"{_VERSION} {key}".encode(errors="surrogatepass")  # file names need not be UTF-8

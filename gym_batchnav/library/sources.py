@@ -15,6 +15,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -218,14 +219,15 @@ def load_recipe(recipe: Recipe, disk: DiskCache | None) -> Scene:
     if disk is None:
         return recipe.complete(recipe.make())
     report_stage(f"{recipe.name}: reading from the cache")
-
-    def read(arrays: Mapping[str, np.ndarray]) -> Scene:
-        scene = unpack_scene(arrays)
-        if not recipe.is_current(scene, key):
-            raise ValueError("its files have changed")
-        return scene
-
-    return recipe.complete(disk.recall(key, read, recipe.make, pack_scene))
+    arrays = disk.load(key)
+    if arrays is not None:
+        with suppress(ValueError, KeyError, TypeError):  # an entry of another layout or a damaged one is replaced
+            scene = unpack_scene(arrays)
+            if recipe.is_current(scene, key):
+                return recipe.complete(scene)
+    scene = recipe.make()
+    disk.store(key, pack_scene(scene))
+    return recipe.complete(scene)
 
 
 def files_of(scene: Scene) -> Mapping[str, str]:
