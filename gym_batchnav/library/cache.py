@@ -161,7 +161,7 @@ class DiskCache:
             self._warned = True
             warn_user(
                 f"the cache in '{self.directory}' cannot be used ({error}): data will be prepared again every time; "
-                "pass a writable folder as cache_dir=, or set GYM_BATCHNAV_CACHE to one",
+                "pass a writable folder as Scenes(cache_dir=), or set GYM_BATCHNAV_CACHE to one",
                 CacheWarning,
             )
 

@@ -54,7 +54,7 @@ class SceneLibrary:
         num_spare_slots: Additional slots, empty at first; by default a quarter of K if scenes rotate.
         rotate_every: Minimum number of steps between two changes of scene.
         deterministic: Wait for the loader, so that scenes change at the same steps in every run.
-        max_scene_bytes: Limit for scenes and the data derived from them, applied separately to main memory and to the
+        max_bytes: Limit for scenes and the data derived from them, applied separately to main memory and to the
             graphics device; a scene that does not fit is passed over.
         prepare_ahead: Fills the cache in other processes before scenes are loaded in this one.
         release_worker: Called when the last user has left, to end those processes.
@@ -76,7 +76,7 @@ class SceneLibrary:
         num_spare_slots: int | None = None,
         rotate_every: int = 250,
         deterministic: bool = False,
-        max_scene_bytes: int | None = None,
+        max_bytes: int | None = None,
         prepare_ahead: PrepareAhead | None = None,
         release_worker: Callable[[], None] | None = None,
     ) -> None:
@@ -88,7 +88,7 @@ class SceneLibrary:
         if num_spare_slots is None:
             num_spare_slots = -(-self._num_lanes // 4) if self.rotates else 0
         num_slots = self._num_lanes + num_spare_slots
-        self._max_bytes = max_scene_bytes
+        self._max_bytes = max_bytes
         self.source_index = np.full(num_slots, -1, np.int32)
         self.generation = 0
         self._scenes: list[Scene | None] = [None] * num_slots

@@ -84,7 +84,7 @@ def make_library(
         resident,
         rotate_every=rotate_every,
         deterministic=deterministic,
-        max_scene_bytes=max_bytes,
+        max_bytes=max_bytes,
         prepare_ahead=worker.prepare_ahead,
         release_worker=worker.release,
     )

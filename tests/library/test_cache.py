@@ -208,7 +208,7 @@ def test_the_environment_names_the_folder(tmp_path, monkeypatch):
 def test_a_folder_that_refuses_costs_one_warning(tmp_path):
     (tmp_path / "file").write_text("in the way")
     store = DiskCache(tmp_path / "file" / "cache")
-    with pytest.warns(UserWarning, match="pass a writable folder as cache_dir=, or set GYM_BATCHNAV_CACHE"):
+    with pytest.warns(UserWarning, match=r"pass a writable folder as Scenes\(cache_dir=\), or set GYM_BATCHNAV_CACHE"):
         store.store("key", arrays())
     with warnings.catch_warnings():
         warnings.simplefilter("error")

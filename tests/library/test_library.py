@@ -218,13 +218,13 @@ class Refuses:
     ("preparer", "problem"),
     [
         (Refuses(("scene_0", "scene_1", "scene_2", "scene_3")), "none of the 4 scenes can be used: scene_"),
-        (Refuses(("scene_0", "scene_1"), 10**6), "no scene fits into max_scene_bytes=100000: allow more"),
+        (Refuses(("scene_0", "scene_1"), 10**6), "no scene fits into max_bytes=100000: allow more"),
     ],
 )
 def test_a_preparer_that_finds_no_scene_changes_nothing(preparer: Refuses, problem: str) -> None:
     def start() -> tuple[SceneLibrary, Agents]:
         """A library that has rotated before its last user left."""
-        library = SceneLibrary(sources_of(4), 2, rotate_every=3, max_scene_bytes=10**5, deterministic=True)
+        library = SceneLibrary(sources_of(4), 2, rotate_every=3, max_bytes=10**5, deterministic=True)
         agents = Agents(library)
         agents.step(2 * SETTLE_STEPS)
         library.leave(agents.key)
@@ -283,21 +283,21 @@ class Takes:
 
 
 def test_scenes_that_do_not_fit_are_not_resident() -> None:
-    with pytest.raises(ValueError, match=rf"no scene fits into max_scene_bytes={SIZE - 1}: allow more"):
-        SceneLibrary(sources_of(4), 3, max_scene_bytes=SIZE - 1)
+    with pytest.raises(ValueError, match=rf"no scene fits into max_bytes={SIZE - 1}: allow more"):
+        SceneLibrary(sources_of(4), 3, max_bytes=SIZE - 1)
     for count, words in ((1, "only 1 scene at"), (2, "only 2 scenes at")):
         with pytest.warns(UserWarning, match=words):
-            assert SceneLibrary(sources_of(4), 3, max_scene_bytes=count * SIZE).num_held == count
+            assert SceneLibrary(sources_of(4), 3, max_bytes=count * SIZE).num_held == count
 
 
 def test_a_scene_that_does_not_fit_beside_the_others_is_passed_over() -> None:
-    library = SceneLibrary(sources_of(4), 2, rotate_every=1, max_scene_bytes=2 * SIZE, deterministic=True)
+    library = SceneLibrary(sources_of(4), 2, rotate_every=1, max_bytes=2 * SIZE, deterministic=True)
     agents = Agents(library)
-    with pytest.warns(UserWarning, match=rf"passed over.*max_scene_bytes={2 * SIZE} besides the 2 scenes") as warned:
+    with pytest.warns(UserWarning, match=rf"passed over.*max_bytes={2 * SIZE} besides the 2 scenes") as warned:
         agents.step(50)
     assert len(warned) == 1 and library.stats()["passed_over"] > 10
     assert library.stats()["swaps"] == 0 and library.nbytes == 2 * SIZE == library.stats()["bytes"]
-    roomy = SceneLibrary(sources_of(4), 2, rotate_every=1, max_scene_bytes=3 * SIZE, deterministic=True)
+    roomy = SceneLibrary(sources_of(4), 2, rotate_every=1, max_bytes=3 * SIZE, deterministic=True)
     Agents(roomy).step(50)
     assert roomy.stats()["swaps"] > 0 and roomy.stats()["passed_over"] == 0
 
@@ -306,7 +306,7 @@ def test_a_scene_that_does_not_fit_beside_the_others_is_passed_over() -> None:
 def test_what_is_made_of_scenes_counts_in_either_memory(where: str) -> None:
     """Room for five scenes, of which what is made of each takes the room of another."""
     takes = Takes(SIZE) if where == "main" else Takes(device=2 * SIZE)
-    library = SceneLibrary(sources_of(6), 3, rotate_every=1, max_scene_bytes=5 * SIZE, deterministic=True)
+    library = SceneLibrary(sources_of(6), 3, rotate_every=1, max_bytes=5 * SIZE, deterministic=True)
     with pytest.warns(UserWarning, match="only 2 scenes at a time"):
         key = library.add_preparer(takes)
     assert library.num_held == len(library.active) == 2 and library.prepared(1, key) is not None
@@ -318,13 +318,13 @@ def test_what_is_made_of_scenes_counts_in_either_memory(where: str) -> None:
 
 
 def test_where_agents_may_be_too_much_is_refused() -> None:
-    library = SceneLibrary(sources_of(3), max_scene_bytes=4 * SIZE)
+    library = SceneLibrary(sources_of(3), max_bytes=4 * SIZE)
     library.join()
     before = library.get_state()
     with pytest.raises(ValueError, match=rf"3 scenes would take {6 * SIZE:,} bytes of main memory, more than max_"):
         library.add_preparer(Takes(SIZE))
     problem = (
-        rf"take {6 * SIZE:,} bytes of main memory and {9 * SIZE:,} bytes of the graphics device, more than max_scene_"
+        rf"take {6 * SIZE:,} bytes of main memory and {9 * SIZE:,} bytes of the graphics device, more than max_bytes"
     )
     with pytest.raises(ValueError, match=problem):
         library.add_preparer(Takes(SIZE, 3 * SIZE))
@@ -334,7 +334,7 @@ def test_where_agents_may_be_too_much_is_refused() -> None:
 
 
 def test_everyone_has_a_device_of_their_own() -> None:
-    library = SceneLibrary(sources_of(2), max_scene_bytes=4 * SIZE)
+    library = SceneLibrary(sources_of(2), max_bytes=4 * SIZE)
     first = library.add_preparer(Takes(10, SIZE))
     second = library.add_preparer(Takes(10, SIZE))
     assert (library.nbytes, library.device_nbytes) == (2 * (SIZE + 10), 4 * SIZE)
