@@ -6,6 +6,7 @@ import inspect
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import gymnasium
+import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 if TYPE_CHECKING:
@@ -68,3 +69,17 @@ class Adapter:
         if found != cls._mode:
             given = found.name.lower() if isinstance(found, AutoresetMode) else found
             raise ValueError(f"{cls._library} needs autoreset_mode={name!r}, but this batch has {given!r}: {remedy}")
+
+
+def to_dicts(info: dict[str, Any], indices: np.ndarray) -> list[dict[str, Any]]:
+    """Split a batch's masked infos into one dict of plain numbers per environment of ``indices`` [M]."""
+    dicts: list[dict[str, Any]] = [{} for _ in indices]
+    for name, values in info.items():
+        if name.startswith("_"):
+            continue
+        column = to_dicts(values, indices) if isinstance(values, dict) else values[indices].tolist()
+        valid = info[f"_{name}"][indices].tolist() if f"_{name}" in info else [True] * len(indices)
+        for entry, value, is_valid in zip(dicts, column, valid, strict=True):
+            if is_valid:
+                entry[name] = value
+    return dicts

@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium.spaces import Box, Dict
 from gymnasium.vector import VectorEnv, VectorWrapper
 
-from gym_batchnav.adapters.base import Adapter
+from gym_batchnav.adapters.base import Adapter, to_dicts
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.env.config import check_choice
 from gym_batchnav.evaluation.evaluate import evaluate
@@ -94,7 +94,7 @@ class SB3VecEnv(Adapter, VecEnv):
         self._reset_seeds()
         self._batch_options = {}
         self._actions = None
-        self.reset_infos = _to_dicts(info, np.arange(self.num_envs))
+        self.reset_infos = to_dicts(info, np.arange(self.num_envs))
         return self._encode(observation)
 
     def set_options(self, options: list[dict[str, Any]] | dict[str, Any] | None = None) -> None:
@@ -192,7 +192,7 @@ class SB3VecEnv(Adapter, VecEnv):
         """Return SB3's infos; environments ``ended`` [M] report the episode that ended."""
         present = {name: values for name, values in info.items() if name.lstrip("_") not in ("final_obs", "final_info")}
         everyone = np.arange(self.num_envs)
-        infos = _to_dicts(present, everyone) if self.step_infos else [{} for _ in range(self.num_envs)]
+        infos = to_dicts(present, everyone) if self.step_infos else [{} for _ in range(self.num_envs)]
         if len(ended) == 0:
             return infos
         final = info["final_info"]
@@ -200,8 +200,8 @@ class SB3VecEnv(Adapter, VecEnv):
         # Entries that wrappers add, such as "episode", belong to the episode that ended.
         final = {**final, **{name: values for name, values in present.items() if name not in final}}
         last = self._encode(_rows(info["final_obs"], ended))
-        finished = _to_dicts(final, ended)
-        following = _to_dicts(begun, ended)
+        finished = to_dicts(final, ended)
+        following = to_dicts(begun, ended)
         for row, index in enumerate(ended.tolist()):
             self.reset_infos[index] = following[row]
             infos[index] = {
@@ -397,20 +397,6 @@ def _rows(observation: Observation, rows: Any) -> Observation:
     if isinstance(observation, dict):
         return {name: values[rows] for name, values in observation.items()}
     return observation[rows]
-
-
-def _to_dicts(info: dict[str, Any], indices: np.ndarray) -> list[dict[str, Any]]:
-    """Split a batch's masked infos into one dict of plain numbers per environment of ``indices`` [M]."""
-    dicts: list[dict[str, Any]] = [{} for _ in indices]
-    for name, values in info.items():
-        if name.startswith("_"):
-            continue
-        column = _to_dicts(values, indices) if isinstance(values, dict) else values[indices].tolist()
-        valid = info[f"_{name}"][indices].tolist() if f"_{name}" in info else [True] * len(indices)
-        for entry, value, is_valid in zip(dicts, column, valid, strict=True):
-            if is_valid:
-                entry[name] = value
-    return dicts
 
 
 def _warn_of_small_pictures(space: Any) -> None:

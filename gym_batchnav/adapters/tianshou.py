@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from gymnasium.vector import VectorEnv
 
-from gym_batchnav.adapters.base import Adapter
+from gym_batchnav.adapters.base import Adapter, to_dicts
 from gym_batchnav.system.extras import needs_extra
 
 with needs_extra("tianshou", "the adapter to tianshou"):
@@ -156,9 +156,9 @@ class TianshouVecEnv(Adapter, BaseVectorEnv):
 
     def _infos(self, info: dict[str, Any], rows: np.ndarray) -> np.ndarray:
         """Return infos of environments ``rows`` ([N] bool or [M] indices) as an array [M] of dicts."""
-        names = [name for name in info if isinstance(info[name], np.ndarray) and name[0] != "_" and name != "final_obs"]
-        columns = [info[name][rows].tolist() for name in names] + [np.arange(self.env_num)[rows].tolist()]
-        return np.array([dict(zip((*names, "env_id"), values, strict=True)) for values in zip(*columns, strict=True)])
+        own = {name: values for name, values in info.items() if name not in ("final_obs", "final_info")}
+        ids = np.arange(self.env_num)[rows]
+        return np.array([{**one, "env_id": id} for one, id in zip(to_dicts(own, ids), ids.tolist(), strict=True)])
 
 
 def _batch(observation: Any) -> Any:

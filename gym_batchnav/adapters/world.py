@@ -10,7 +10,7 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from gym_batchnav.adapters.base import DEFAULT_ID, Adapter
+from gym_batchnav.adapters.base import DEFAULT_ID, Adapter, to_dicts
 from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.worlds.api import Team
 
@@ -175,13 +175,5 @@ class OneWorld(Adapter):
     def _infos(self, info: dict[str, Any], names: list[str]) -> Infos:
         """Return the infos of some agents by name."""
         own = {key: values for key, values in info.items() if key != "waiting"}
-        return {name: _row_of(own, self._row[name]) for name in names}
-
-
-def _row_of(info: Mapping[str, Any], row: int) -> dict[str, Any]:
-    """Return the values of one row that are valid, also in nested dicts, such as those that wrappers add."""
-    return {
-        key: _row_of(values, row) if isinstance(values, Mapping) else values[row]
-        for key, values in info.items()
-        if not key.startswith("_") and (f"_{key}" not in info or info[f"_{key}"][row])
-    }
+        rows = np.array([self._row[name] for name in names], np.int64)
+        return dict(zip(names, to_dicts(own, rows), strict=True))
