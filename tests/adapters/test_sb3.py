@@ -14,12 +14,11 @@ import pytest
 import torch
 from gymnasium.wrappers.vector import RecordEpisodeStatistics
 from ledger import LedgerEnv
-from stable_baselines3 import DQN, PPO
+from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback, StopTrainingOnRewardThreshold
 from stable_baselines3.common.env_checker import check_env
 from stable_baselines3.common.torch_layers import NatureCNN
 from stable_baselines3.common.vec_env import (
-    VecFrameStack,
     VecMonitor,
     VecVideoRecorder,
 )
@@ -160,24 +159,6 @@ def test_a_time_out_is_bootstrapped_from_its_true_last_observation(make):
     assert len(expected) == 64 * N and truncated.sum() > 5
 
 
-def test_a_replay_buffer_holds_true_last_observations(make):
-    seen = Seen()
-    model = DQN("MultiInputPolicy", SB3VecEnv(make()), buffer_size=400, learning_starts=10_000, seed=0)
-    model.learn(60 * N, callback=seen)
-    buffer = model.replay_buffer
-    ends = 0
-    actions = buffer.actions[:60, :, 0]
-    for step, (observation, reward, terminated, truncated) in enumerate(replay(make(mode="disabled"), actions)):
-        np.testing.assert_allclose(buffer.rewards[step], reward, atol=1e-6)
-        np.testing.assert_array_equal(buffer.dones[step], terminated | truncated)
-        np.testing.assert_array_equal(buffer.timeouts[step], truncated)
-        for index in range(N):
-            stored = {name: values[step, index] for name, values in buffer.next_observations.items()}
-            same(stored, {name: values[index] for name, values in observation.items()})
-        ends += terminated.sum() + truncated.sum()
-    assert ends > 20
-
-
 @pytest.mark.parametrize(("name", "policy"), [("PointNavScan", "MlpPolicy"), ("PointNavImage", "CnnPolicy")])
 def test_observations_of_one_array_train(name, policy, library, tmp_path):
     keywords = {"camera": Camera(36, 36)} if name == "PointNavImage" else {}
@@ -309,25 +290,6 @@ def test_attributes_and_methods_are_the_batchs(make):
 
 
 # SB3's wrappers
-
-
-def test_vec_frame_stack_begins_anew_with_an_episode(make):
-    env = VecFrameStack(SB3VecEnv(make()), 3, channels_order={"depth": "last", GOAL: "last"})
-    before = env.reset()
-    ends = 0
-    for observation, _, done, infos in steps(env):
-        assert observation["depth"].shape == (N, 36, 36, 3)
-        for index in range(N):
-            last = (
-                infos[index]["terminal_observation"] if done[index] else {k: v[index] for k, v in observation.items()}
-            )
-            np.testing.assert_array_equal(last["depth"][..., :2], before["depth"][index, ..., 1:])
-            np.testing.assert_array_equal(last[GOAL][:4], before[GOAL][index, 2:])
-            if done[index]:
-                assert not observation["depth"][index, ..., :2].any() and observation["depth"][index, ..., 2].any()
-                ends += 1
-        before = observation
-    assert ends > 10
 
 
 def test_vec_video_recorder_films_some_of_the_environments(make, tmp_path):

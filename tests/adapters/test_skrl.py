@@ -14,7 +14,6 @@ from skrl.envs.wrappers.torch import wrap_env
 from skrl.memories.torch import RandomMemory
 from skrl.models.torch import CategoricalMixin, DeterministicMixin, Model
 from skrl.trainers.torch import SequentialTrainer
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from gym_batchnav.adapters.skrl import FinalObservations, SkrlEnv
 from gym_batchnav.env.flat import SCAN_CAMERA, ScanObservation
@@ -110,13 +109,6 @@ def episodes(agent):
     return found, held
 
 
-def statistics(folder):
-    """Return the scalars that skrl wrote, by name and step."""
-    events = EventAccumulator(str(folder / "run"), size_guidance={"scalars": 0})
-    events.Reload()
-    return {tag: {event.step: event.value for event in events.Scalars(tag)} for tag in events.Tags()["scalars"]}
-
-
 def ends(batch):
     """Yield the step at which each episode ended, counted from 1, the episode, and the last distance to the goal."""
     ended = iter(batch.ended)
@@ -148,22 +140,6 @@ def test_episodes_and_time_outs_are_counted_and_bootstrapped_right(record, tmp_p
     # Nothing of the next episode is in the return of an episode's last step.
     last = held["terminated"] | held["truncated"]
     np.testing.assert_allclose(held["returns"][last], held["rewards"][last], atol=1e-5)
-
-
-def test_statistics_are_those_of_the_episodes(record, tmp_path):
-    batch = record()
-    train(Adapted, SkrlEnv(batch), tmp_path)
-    scalars = statistics(tmp_path)
-    by_step = {}
-    for step, ended, _ in ends(batch):
-        by_step.setdefault(step, []).append(ended)
-    for name, of in (("Reward / Total reward", "reward"), ("Episode / Total timesteps", "length")):
-        for kind, reduce in (("min", np.min), ("max", np.max), ("mean", np.mean)):
-            # Its first two steps skrl writes as one, and a mean of them as a mean of means.
-            written = {step: value for step, value in scalars[f"{name} ({kind})"].items() if step > 2}
-            truth = {step: reduce([getattr(one, of) for one in ended]) for step, ended in by_step.items() if step > 2}
-            assert written.keys() == truth.keys() and len(truth) > 20
-            np.testing.assert_allclose(list(written.values()), list(truth.values()), atol=1e-5)
 
 
 def test_agents_with_replay_store_final_observations_and_act_on_first_ones(record, tmp_path):
