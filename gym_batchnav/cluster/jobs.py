@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -144,18 +144,6 @@ def _collect(folder: SharedFolder, keywords: Mapping[str, Any], shard: Part) -> 
     return collect(folder.folder, shard=shard, **keywords)
 
 
-@dataclass(frozen=True)
-class _Scenes:
-    """Scenes to prepare on nodes: ``names`` of those in ``spec``; see ``prepare_on``."""
-
-    spec: list[Any]
-    load_options: dict[str, Any]
-    names: tuple[str, ...]
-    preparer: NavigationPreparer
-    folder: SharedFolder
-    num_workers: int | None
-
-
 def prepare_on(
     address: str,
     spec: Sequence[str],
@@ -186,18 +174,27 @@ def prepare_on(
     episode_file = None if preparer.episode_file is None else Path(preparer.episode_file).resolve()
     with shared(preparer.cache.directory, "cache_dir") as folder:
         for_nodes = replace(preparer, episode_file=episode_file, cache=None)
-        scenes = _Scenes(with_absolute_paths(list(spec)), load_options, tuple(names), for_nodes, folder, num_workers)
-        found = run_shards(partial(_prepare, scenes), address, "Shards of the scenes", len(names), num_cpus)
+        there = with_absolute_paths(list(spec))
+        work = partial(_prepare, folder, there, load_options, tuple(names), for_nodes, num_workers)
+        found = run_shards(work, address, "Shards of the scenes", len(names), num_cpus)
     return [refused for shard in found.values() for refused in shard]
 
 
-def _prepare(scenes: _Scenes, shard: Part) -> list[tuple[str, str]]:
+def _prepare(
+    folder: SharedFolder,
+    spec: list[str],
+    load_options: dict[str, Any],
+    names: Sequence[str],
+    preparer: NavigationPreparer,
+    num_workers: int | None,
+    shard: Part,
+) -> list[tuple[str, str]]:
     """Prepare a shard of the scenes; return those that cannot be used, with the reasons."""
-    scenes.folder.check()
-    cache = DiskCache(scenes.folder.folder)
-    there = {source.name: source for source in scene_sources(scenes.spec, cache, scenes.load_options)}
-    names = shard.of(list(scenes.names))
-    missing = [name for name in names if name not in there]
+    folder.check()
+    cache = DiskCache(folder.folder)
+    there = {source.name: source for source in scene_sources(spec, cache, load_options)}
+    mine = shard.of(list(names))
+    missing = [name for name in mine if name not in there]
     if missing:
         raise ValueError(f"scene {missing[0]!r} is not on this node: put scenes into a folder that nodes share")
-    return prepare_all([there[name] for name in names], replace(scenes.preparer, cache=cache), scenes.num_workers)
+    return prepare_all([there[name] for name in mine], replace(preparer, cache=cache), num_workers)

@@ -271,7 +271,9 @@ def test_seeds_and_options_hold_for_one_reset(make):
     env.set_options({"episode_order": "once"})
     env.reset()
     assert sorted(info["episode_index"] for info in env.reset_infos) == [0, 1, 10, 11]
-    env.reset()  # goes on with what is left
+    env.reset()  # again, since none of them has run
+    assert sorted(info["episode_index"] for info in env.reset_infos) == [0, 1, 10, 11]
+    env.step(np.zeros(N, int))
     assert sorted(info["episode_index"] for info in env.reset_infos) == [2, 3, 12, 13]
 
 
