@@ -24,7 +24,7 @@ from gym_batchnav.viz.marks import BACKGROUND, INK, PATH_COLORS
 from gym_batchnav.viz.overviews import draw_person, navmesh_overview, scene_overview
 from gym_batchnav.viz.profiles import profiles_png
 from gym_batchnav.viz.recording import Recording, record_episodes
-from gym_batchnav.viz.rrd.record import EpisodeRecorder, record
+from gym_batchnav.viz.rerun import EpisodeRecorder, record
 from gym_batchnav.viz.save import check_picture_path, save_clip, save_picture
 from gym_batchnav.viz.sheets import (
     captioned,
