@@ -1,4 +1,4 @@
-"""The speed and memory of collection: frames/s per format relative to ``bench step`` with the same sensors, in turns.
+"""The speed and memory of collection: frames/s per format relative to ``bench`` with the same sensors, in turns.
 
 python benchmarks/collect.py                     # a few minutes
 python benchmarks/collect.py --to zarr --turns 5

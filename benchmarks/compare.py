@@ -3,15 +3,14 @@
 python benchmarks/compare.py HEAD~1                          # step, navigation and render
 python benchmarks/compare.py main --only step --rounds 8
 
-The other commit is checked out into a temporary folder and run with the packages that are installed here. Each bench
-runs in a process of its own and keeps its kernels apart. Run it on a machine with nothing else to do: a single ratio
-varies by 10% or more, the median of several less.
+The other commit is checked out into a temporary folder and run with the packages that are installed here. Each
+measurement runs in a separate process with separate kernels. Run it on an idle machine: a single ratio varies by 10% or
+more, the median of several less.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import subprocess
@@ -21,13 +20,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 BENCHES = {
-    "step": ("step", "--num-envs", "256", "--renderer", "embree"),
-    "navigation": ("navigation",),
-    "render": ("render", "--renderer", "embree"),
+    "step": "bench_step('apartments', 256, {seconds}, renderer='embree')",
+    "navigation": "bench_step('apartments', 4096, {seconds}, sensors=())",
+    "render": "bench_render('apartments', 256, {seconds}, renderer='embree')",
 }
 
 
-def frames_per_second(checkout: Path, caches: Path, bench: tuple[str, ...], seconds: float) -> float:
+def frames_per_second(checkout: Path, caches: Path, bench: str, seconds: float) -> float:
     """Run one bench of a checkout; return its frames or agent steps per second."""
     env = {
         **os.environ,
@@ -35,20 +34,11 @@ def frames_per_second(checkout: Path, caches: Path, bench: tuple[str, ...], seco
         "NUMBA_CACHE_DIR": str(caches / "kernels"),
         "GYM_BATCHNAV_CACHE": str(caches / "scenes"),
     }
-    command = [
-        sys.executable,
-        "-c",
-        "from gym_batchnav.cli import main; main()",
-        "bench",
-        *bench,
-        "--seconds",
-        str(seconds),
-        "--json",
-    ]
-    run = subprocess.run(command, cwd=checkout, env=env, capture_output=True, text=True)
+    program = f"from gym_batchnav.bench import *; print({bench.format(seconds=seconds)}['fps'])"
+    run = subprocess.run([sys.executable, "-c", program], cwd=checkout, env=env, capture_output=True, text=True)
     if run.returncode:
-        raise RuntimeError(f"{' '.join(command[1:])} failed in {checkout}: {run.stderr[-2000:]}")
-    return float(json.loads(run.stdout.splitlines()[-1])["fps"])
+        raise RuntimeError(f"{bench} failed in {checkout}: {run.stderr[-2000:]}")
+    return float(run.stdout.splitlines()[-1])
 
 
 def main() -> None:

@@ -31,7 +31,6 @@ from gym_batchnav.bench import bench_render, drawing, interleaved, machine
 from gym_batchnav.geometry import Camera
 from gym_batchnav.homes import generate_apartment
 from gym_batchnav.navmesh import NavMesh, NavMeshSettings
-from gym_batchnav.scene.scene import Scene
 
 APARTMENTS = "apartments"
 HOUSE = "aws_small_house/aws_small_house.glb"
@@ -83,15 +82,10 @@ def triangles(_: Path, seconds: float) -> list[Row]:
     plain = generate_apartment(0, triangles=20_000)
     plain = dataclasses.replace(plain, navmesh=NavMesh.build(plain.vertices, plain.triangles, NavMeshSettings()))
     curved = dataclasses.replace(generate_apartment(0, triangles=1_000_000), navmesh=plain.navmesh)
-    cut = tessellated(plain, round(np.sqrt(1_000_000 / len(plain.triangles))))
-    with ExitStack() as stack:
-        scenes = {"plain": plain, "curved": curved, "cut": cut}
-        draw = {name: stack.enter_context(embree(scene)).draw for name, scene in scenes.items()}
-        rates = interleaved(draw, seconds)
-    return [
-        ratio(f"{len(scene.triangles):,} triangles ({how}) to {len(plain.triangles):,}", rates, name, "plain", 0.3)
-        for name, scene, how in (("curved", curved, "finer curves"), ("cut", cut, "each cut into many"))
-    ]
+    with embree(plain) as few, embree(curved) as many:
+        rates = interleaved({"plain": few.draw, "curved": many.draw}, seconds)
+    what = f"{len(curved.triangles):,} triangles to {len(plain.triangles):,}"
+    return [ratio(what, rates, "curved", "plain", 0.3)]
 
 
 def sizes(_: Path, seconds: float) -> list[Row]:
@@ -150,33 +144,6 @@ def memory(_: Path, __: float) -> list[Row]:
         note = "more than its pixels" if copies == 1 else "more than its pixels here and on the device"
         rows.append(Row(f"{renderer}, depth, bytes a view", figure, 1024, 0, at_most=True, note=note))
     return rows
-
-
-def tessellated(scene: Scene, pieces: int) -> Scene:
-    """Return the scene with every triangle divided into ``pieces`` squared."""
-    corners = [(i, j) for i in range(pieces + 1) for j in range(pieces + 1 - i)]
-    number = {corner: index for index, corner in enumerate(corners)}
-    small = [[(i, j), (i + 1, j), (i, j + 1)] for i, j in corners if i + j < pieces]
-    small += [[(i + 1, j), (i + 1, j + 1), (i, j + 1)] for i, j in corners if i + j < pieces - 1]
-    first = np.array([[number[corner] for corner in triangle] for triangle in small])
-    i, j = np.array(corners).T / pieces
-    weights = np.stack([1 - i - j, i, j], axis=1)
-
-    def spread(values: np.ndarray) -> np.ndarray:
-        """Interpolate the corners of all small triangles from those of the large ones."""
-        spread_values = np.einsum("pc,tcx->tpx", weights, values[scene.triangles])
-        return spread_values.reshape(-1, values.shape[1]).astype(values.dtype)
-
-    starts = len(corners) * np.arange(len(scene.triangles))
-    return dataclasses.replace(
-        scene,
-        vertices=spread(scene.vertices),
-        triangles=(starts[:, None, None] + first).reshape(-1, 3).astype(np.int32),
-        triangle_material=np.repeat(scene.triangle_material, len(first)),
-        triangle_object=np.repeat(scene.triangle_object, len(first)),
-        uvs=None if scene.uvs is None else spread(scene.uvs),
-        colors=None if scene.colors is None else spread(scene.colors),
-    )
 
 
 embree = partial(drawing, num_views=NUM_VIEWS, renderer="embree")

@@ -1,7 +1,7 @@
 """The cost of rotating scenes: stepping, memory and start-up.
 
 python benchmarks/rotation.py                       # all parts
-python benchmarks/rotation.py --only throughput     # throughput, loader, busy, memory, ready, slot, sharing
+python benchmarks/rotation.py --only throughput     # throughput, busy, memory, ready, slot, sharing
 
 Ends with exit code 1 if a figure misses its bar.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -90,67 +89,6 @@ def throughput(seconds: float) -> list[Bar]:
         still.close()
         turning.close()
     return bars
-
-
-def loader(seconds: float, pace: int = 150) -> list[Bar]:
-    """Compare preparation of uncached scenes by a worker process and by the loader's thread: N=256, depth, K=8.
-
-    Each turn is of ``pace`` steps, in which one scene is made; nothing works for the others meanwhile. ``seconds`` for
-    all turns together. It has no bar.
-    """
-    with tempfile.TemporaryDirectory() as folder:
-        envs = {}
-        for name, rotate_every in (("no rotation", 10**9), ("process", pace), ("thread", pace)):
-            cache = Path(folder, name)
-            if envs:  # the scenes to begin with need not be made again
-                shutil.copytree(Path(folder, "no rotation"), cache)
-            scenes = Scenes("procedural:0-9999?area=80", resident=8, rotate_every=rotate_every, cache_dir=cache)
-            library = None
-            if name == "thread":
-                library = SceneLibrary(scene_sources(scenes.source, scenes.cache), 8, rotate_every=rotate_every)
-                scenes = Scenes(cache_dir=cache)
-            envs[name] = BatchNavEnv(256, scenes=scenes, library=library)
-            envs[name].reset(seed=0)
-        times: dict[str, list[np.ndarray]] = {name: [] for name in envs}
-        late = dict.fromkeys(envs, 0.0)
-        end = time.perf_counter() + seconds
-        while time.perf_counter() < end:
-            for name, env in envs.items():
-                # The first turn is shorter by one, so that in all others the next scene is ordered with the first step.
-                times[name].append(steps(env, pace - (not times[name])))
-                late[name] += wait_for_loaders()
-        off = np.concatenate(times["no rotation"])
-        for name in ("process", "thread"):
-            on = np.concatenate(times[name])
-            slow = np.percentile(on, 99)
-            slow_off = np.percentile(off, 99)
-            print(
-                f"{len(times[name])} scenes made in the {name}, one in {pace} steps: {256e3 / on.mean():,.0f} frames/s "
-                f"against {256e3 / off.mean():,.0f} without rotation, {off.mean() / on.mean():.2f} of it; "
-                f"p99 of a step {slow:.1f} ms against {slow_off:.1f}, {slow / slow_off:.2f} times; "
-                f"longest {on.max():.0f} ms against {off.max():.0f}; "
-                f"{late[name] / len(times[name]):.1f} s a scene after its turn was over"
-            )
-        for env in envs.values():
-            env.close()
-    return []
-
-
-def wait_for_loaders() -> float:
-    """Wait until this process and its children are idle, and return the seconds."""
-    begin = time.perf_counter()
-    while True:
-        before = _seconds_computed()
-        clock = time.perf_counter()
-        time.sleep(0.2)
-        if _seconds_computed() - before < 0.02:
-            return clock - begin
-
-
-def _seconds_computed() -> float:
-    this = psutil.Process()
-    spent = [process.cpu_times() for process in (this, *this.children(recursive=True))]
-    return sum(times.user + times.system for times in spent)
 
 
 def busy(seconds: float) -> list[Bar]:
@@ -277,7 +215,6 @@ def sharing() -> list[Bar]:
 def main() -> None:
     parts: dict[str, Callable[[], list[Bar]]] = {
         "throughput": lambda: throughput(arguments.seconds),
-        "loader": lambda: loader(arguments.seconds),
         "busy": lambda: busy(arguments.seconds),
         "memory": memory,
         "ready": ready,
@@ -286,7 +223,7 @@ def main() -> None:
     }
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=parts, nargs="+", default=list(parts))
-    parser.add_argument("--seconds", type=float, default=60.0, help="for each figure of throughput, for all of loader")
+    parser.add_argument("--seconds", type=float, default=60.0, help="for each figure of throughput")
     arguments = parser.parse_args()
     bars = []
     for name in arguments.only:
