@@ -146,7 +146,13 @@ def rerun(session: nox.Session) -> None:
     env = settings(session, "rerun")
     session.install(".[test,rerun]", env=env)
     run_tests(
-        session, env, "tests/viz/rrd", "tests/collect/test_rrd.py", "tests/test_docs.py", "-k", "rrd or window or data"
+        session,
+        env,
+        "tests/viz/test_rerun.py",
+        "tests/collect/test_rrd.py",
+        "tests/test_docs.py",
+        "-k",
+        "rrd or window or data",
     )
 
 

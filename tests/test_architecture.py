@@ -33,7 +33,7 @@ ONLY = {
     "torch": ("train/", "render/opengl/cuda.py", "env/functional.py", "stream/dataset.py", "adapters/"),
     "imageio": "viz/",
     **dict.fromkeys(("viser", "websockets"), "viz/window/"),
-    "rerun": "viz/rrd/",
+    "rerun": "viz/rerun.py",
     **dict.fromkeys(("pyarrow", "av"), "collect/"),
     "safetensors": "train/",
     "tensorboard": "train/",
@@ -153,7 +153,7 @@ def test_no_floor_uses_one_above():
             assert file in (None, "__init__.py") or floor_of(file) in allowed, f"{module} imports {name}"
 
 
-VIZ = "from gym_batchnav.viz.portraits import show"
+VIZ = "from gym_batchnav.viz.notebook import show"
 ENV = "from gym_batchnav.env.batch_env import BatchNavEnv"
 
 
@@ -162,12 +162,12 @@ ENV = "from gym_batchnav.env.batch_env import BatchNavEnv"
     [
         (f"class C:\n    def _repr_mimebundle_(self):\n        {VIZ}", []),
         (f"class C:\n    def _repr_mimebundle_(self):\n        {ENV}", ["gym_batchnav.env.batch_env.BatchNavEnv"]),
-        (f"class C:\n    def __repr__(self):\n        {VIZ}", ["gym_batchnav.viz.portraits.show"]),
-        (f"class C:\n    {VIZ}\n    def _repr_mimebundle_(self): ...", ["gym_batchnav.viz.portraits.show"]),
-        (f"def _repr_mimebundle_(self):\n    {VIZ}", ["gym_batchnav.viz.portraits.show"]),
+        (f"class C:\n    def __repr__(self):\n        {VIZ}", ["gym_batchnav.viz.notebook.show"]),
+        (f"class C:\n    {VIZ}\n    def _repr_mimebundle_(self): ...", ["gym_batchnav.viz.notebook.show"]),
+        (f"def _repr_mimebundle_(self):\n    {VIZ}", ["gym_batchnav.viz.notebook.show"]),
         (
             f"{VIZ}\nclass C:\n    def _repr_mimebundle_(self):\n        {VIZ}",
-            ["gym_batchnav.viz.portraits.show"],
+            ["gym_batchnav.viz.notebook.show"],
         ),
     ],
 )
@@ -253,7 +253,7 @@ def test_notebooks_have_one_door():
     """Whatever shows itself reaches up to one and the same module."""
     below = [module for module in MODULES if floor_of(module) in FLOORS[: FLOORS.index("viz")]]
     doors = {file_of(name) for module in below for name in imports_to_show((PACKAGE / module).read_text())}
-    assert doors == {"viz/portraits.py"}
+    assert doors == {"viz/notebook.py"}
 
 
 def test_what_the_package_offers_is_there():

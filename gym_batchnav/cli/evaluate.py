@@ -104,7 +104,7 @@ def evaluate(
     from gym_batchnav.evaluation.comparison import Asked, make_comparison
     from gym_batchnav.evaluation.named_agents import check_name
     from gym_batchnav.evaluation.shards import write_shard
-    from gym_batchnav.viz.profiles import check_figures
+    from gym_batchnav.viz.report import check_figures
 
     with errors_with_flags("policy"):
         for name in policy or ():
@@ -164,7 +164,7 @@ def merge(
     Example: gym-batchnav evaluate merge report shards/1 shards/2 shards/3
     """
     from gym_batchnav.evaluation.shards import merged
-    from gym_batchnav.viz.profiles import check_figures
+    from gym_batchnav.viz.report import check_figures
 
     check_figures()
     console = Console(stderr=as_json)

@@ -126,7 +126,7 @@ class BatchNavEnv(BatchQueries, BatchAttributes, VectorEnv):
         self, include: Collection[str] | None = None, exclude: Collection[str] | None = None
     ) -> dict[str, Any]:
         """Show the agents' views beside a table of settings in a notebook."""
-        from gym_batchnav.viz.portraits import batch_bundle
+        from gym_batchnav.viz.notebook import batch_bundle
 
         return batch_bundle(self, self.stepper.in_flight, include, exclude)
 

@@ -136,7 +136,7 @@ class NavMesh:
         self, include: Collection[str] | None = None, exclude: Collection[str] | None = None
     ) -> dict[str, Any]:
         """Show the navmesh in notebooks, as a map with its counts."""
-        from gym_batchnav.viz.portraits import navmesh_bundle
+        from gym_batchnav.viz.notebook import navmesh_bundle
 
         return navmesh_bundle(self, include, exclude)
 

@@ -77,7 +77,7 @@ class Scene:
         self, include: Collection[str] | None = None, exclude: Collection[str] | None = None
     ) -> dict[str, Any]:
         """Show the scene in notebooks, from above and with its counts."""
-        from gym_batchnav.viz.portraits import scene_bundle
+        from gym_batchnav.viz.notebook import scene_bundle
 
         return scene_bundle(self, include, exclude)
 

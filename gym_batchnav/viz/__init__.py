@@ -4,7 +4,6 @@
 """
 
 from gym_batchnav.viz.clips import batch_map, batch_section, episode_clip, map_beside_views, trajectory_maps
-from gym_batchnav.viz.failures import failure_sheet
 from gym_batchnav.viz.fields import draw_field, geodesic_field
 from gym_batchnav.viz.floors import storeys
 from gym_batchnav.viz.maps import (
@@ -20,13 +19,13 @@ from gym_batchnav.viz.maps import (
     section_map,
     storey_map,
 )
-from gym_batchnav.viz.marks import BACKGROUND, INK, PATH_COLORS
 from gym_batchnav.viz.overviews import draw_person, navmesh_overview, scene_overview
-from gym_batchnav.viz.profiles import profiles_png
 from gym_batchnav.viz.recording import Recording, record_episodes
 from gym_batchnav.viz.rerun import EpisodeRecorder, record
-from gym_batchnav.viz.save import check_picture_path, save_clip, save_picture
 from gym_batchnav.viz.sheets import (
+    BACKGROUND,
+    INK,
+    PATH_COLORS,
     captioned,
     comparison,
     depth_picture,
@@ -34,6 +33,8 @@ from gym_batchnav.viz.sheets import (
     framed,
     mosaic,
     numbered,
+    save_clip,
+    save_picture,
     semantic_picture,
     sensor_picture,
     side_by_side,
@@ -58,7 +59,6 @@ __all__ = [
     "batch_map",
     "batch_section",
     "captioned",
-    "check_picture_path",
     "comparison",
     "depth_picture",
     "difference_picture",
@@ -70,7 +70,6 @@ __all__ = [
     "draw_trajectories",
     "draw_viewpoints",
     "episode_clip",
-    "failure_sheet",
     "framed",
     "geodesic_field",
     "map_beside_views",
@@ -78,7 +77,6 @@ __all__ = [
     "navmesh_map",
     "navmesh_overview",
     "numbered",
-    "profiles_png",
     "record",
     "record_episodes",
     "save_clip",

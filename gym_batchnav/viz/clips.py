@@ -13,9 +13,8 @@ from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.library.prepare import AnyNavigation
 from gym_batchnav.viz.floors import storey_at
 from gym_batchnav.viz.maps import Goals, TopDownMap, draw_agents, draw_trajectories, section_map, storey_map
-from gym_batchnav.viz.marks import BACKGROUND, PATH_COLORS
 from gym_batchnav.viz.recording import Recording
-from gym_batchnav.viz.sheets import captioned, framed, mosaic, side_by_side, stacked, titled
+from gym_batchnav.viz.sheets import PATH_COLORS, captioned, framed, mosaic, on_square, side_by_side, stacked, titled
 
 MAX_FRAMES = 120
 SHORTEST_PATH_COLOR = (120, 124, 130)
@@ -159,7 +158,7 @@ def trajectory_maps(env: BatchNavEnv, recording: Recording) -> np.ndarray:
         scores = "  ".join(["   SPL", *(f"{score:.2f}" for score in known)]) if len(known) else ""
         titles.append(f"{env.library.name(slot)}{scores}")
     side = max(_TRAJECTORY_MAP, *(max(sheet.shape[:2]) for sheet in sheets))
-    maps = [captioned(_on_square(sheet, side), title) for sheet, title in zip(sheets, titles, strict=True)]
+    maps = [captioned(on_square(sheet, side), title) for sheet, title in zip(sheets, titles, strict=True)]
     return mosaic(np.stack(maps), columns=min(3, len(maps)), gap=8)
 
 
@@ -174,14 +173,3 @@ def shortest_tour(ground: AnyNavigation, start: np.ndarray, goals: np.ndarray) -
         return start[None]
     stops = [start, *goals]
     return np.concatenate([ground.shortest_path(*leg) for leg in itertools.pairwise(stops)])
-
-
-def _on_square(picture: np.ndarray, side: int) -> np.ndarray:
-    """Centre a picture [H, W, 3] on a square of the background colour."""
-    height, width = picture.shape[:2]
-    square = np.empty((side, side, 3), np.uint8)
-    square[:] = BACKGROUND
-    top = (side - height) // 2
-    left = (side - width) // 2
-    square[top : top + height, left : left + width] = picture
-    return square

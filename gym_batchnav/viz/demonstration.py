@@ -17,8 +17,7 @@ from gym_batchnav.system.wording import counted
 from gym_batchnav.viz.clips import batch_map, episode_clip, flight_sections
 from gym_batchnav.viz.maps import draw_trajectories
 from gym_batchnav.viz.recording import Recording, record_episodes
-from gym_batchnav.viz.save import save_clip, save_picture
-from gym_batchnav.viz.sheets import mosaic, stacked
+from gym_batchnav.viz.sheets import mosaic, save_clip, save_picture, stacked
 
 RANDOM_SHARE = 8  # every eighth agent acts at random
 SHOWN_AGENTS = 6  # in the clip and on the map

@@ -13,7 +13,7 @@ from gym_batchnav.navmesh.kernels.tables import NavigationTables
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.viz.floors import EVERYWHERE, inside, polygon_heights, storey_at, storeys
 from gym_batchnav.viz.maps import TopDownMap
-from gym_batchnav.viz.marks import INK
+from gym_batchnav.viz.sheets import INK
 
 FIELD_COLORS = np.array(
     [(250, 236, 170), (247, 197, 110), (236, 146, 92), (206, 96, 104), (156, 66, 124), (98, 48, 122), (46, 32, 86)],

@@ -17,8 +17,8 @@ from gym_batchnav.system.extras import needs_extra
 from gym_batchnav.system.wording import counted
 from gym_batchnav.viz.fields import FIELD_COLORS, draw_field, farthest, geodesic_field
 from gym_batchnav.viz.maps import Goals, TopDownMap, draw_agents, draw_trajectories, navmesh_map
-from gym_batchnav.viz.marks import PATH_COLORS
 from gym_batchnav.viz.recording import Recording
+from gym_batchnav.viz.sheets import PATH_COLORS
 
 with needs_extra("viz", "a figure"):
     from matplotlib import figure

@@ -13,7 +13,7 @@ from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.render.api import Renderer
 from gym_batchnav.scene.scene import Scene
 from gym_batchnav.viz.floors import CUT, EVERYWHERE, inside, polygon_heights, storey_at, visible_floor_and_cut
-from gym_batchnav.viz.marks import BACKGROUND, BADGE, INK, PATH_COLORS, color_of, draw_badge, draw_disc, draw_star
+from gym_batchnav.viz.sheets import BACKGROUND, BADGE, INK, PATH_COLORS, color_of, draw_badge, draw_disc, draw_star
 from gym_batchnav.viz.views import draw_for_people
 
 WALKABLE = (222, 232, 226)

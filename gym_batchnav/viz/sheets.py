@@ -1,15 +1,66 @@
-"""Images of observations, and sheets of images: combined, compared, framed and captioned."""
+"""Images of observations, sheets of images with captions and marks, and the files that they are written to."""
 
 from __future__ import annotations
 
+import io
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from gym_batchnav.viz.marks import BACKGROUND, BADGE, INK, draw_badge
+from gym_batchnav.system.extras import needs_extra
+from gym_batchnav.system.storage import check_destination, write_atomically
 
+BACKGROUND = (246, 245, 242)
+INK = (38, 40, 44)
+# Distinguishable with all kinds of colour vision.
+PATH_COLORS = (
+    (166, 17, 5), (31, 96, 222), (225, 161, 41), (0, 134, 104), (129, 25, 128), (92, 174, 230), (236, 152, 178),
+    (65, 39, 38),
+)  # fmt: skip
+BADGE = 9  # radius of a numbered disc, pixels
 CAPTION = 26  # pixels; height of a line of text below an image
+# Codec and quality options by suffix.
+_CODECS = {
+    ".mp4": ("libx264", ["-crf", "20", "-preset", "medium"]),
+    ".webm": ("libvpx-vp9", ["-crf", "30", "-b:v", "0"]),
+}
+
+
+def color_of(number: int) -> tuple[int, int, int]:
+    """Return the colour of a number from 1; the colours repeat."""
+    return PATH_COLORS[(number - 1) % len(PATH_COLORS)]
+
+
+def draw_disc(
+    draw: ImageDraw.ImageDraw, centre: Sequence[float] | np.ndarray, radius: float, color: tuple[int, int, int]
+) -> None:
+    """Draw a filled disc with a white rim."""
+    x, y = centre
+    draw.ellipse((x - radius, y - radius, x + radius, y + radius), fill=color, outline=(255, 255, 255), width=2)
+
+
+def draw_badge(draw: ImageDraw.ImageDraw, centre: Sequence[float], number: int) -> None:
+    """Draw a number on a disc of its colour."""
+    draw_disc(draw, centre, BADGE, color_of(number))
+    x, y = centre
+    draw.text((x, y), str(number), fill=(255, 255, 255), font=ImageFont.load_default(13), anchor="mm")
+
+
+def draw_star(
+    draw: ImageDraw.ImageDraw, centre: np.ndarray, radius: float, color: tuple[int, int, int], label: str = ""
+) -> None:
+    """Draw a five-pointed star with a white rim, and a label at its upper right."""
+    angles = np.arange(10) * np.pi / 5
+    reach = radius * np.where(np.arange(10) % 2, 0.45, 1.0)
+    points = centre + np.stack([np.sin(angles) * reach, -np.cos(angles) * reach], axis=1)
+    draw.polygon([tuple(point) for point in points], fill=color, outline=(255, 255, 255), width=1 + (radius > 8))
+    if label:
+        x, y = centre + np.array([1.2, -1.2]) * radius
+        font = ImageFont.load_default(13)
+        draw.text((x, y), label, fill=INK, font=font, anchor="mm", stroke_width=2, stroke_fill=BACKGROUND)
 
 
 def depth_picture(depth: np.ndarray) -> np.ndarray:
@@ -70,6 +121,17 @@ def stacked(pictures: Sequence[np.ndarray], gap: int = 8) -> np.ndarray:
     return side_by_side([picture.swapaxes(0, 1) for picture in pictures], gap).swapaxes(0, 1)
 
 
+def on_square(picture: np.ndarray, side: int) -> np.ndarray:
+    """Centre an image on a square of the background colour; what reaches beyond is cut off."""
+    height, width = (min(side, length) for length in picture.shape[:2])
+    square = np.empty((side, side, 3), np.uint8)
+    square[:] = BACKGROUND
+    top = (side - height) // 2
+    left = (side - width) // 2
+    square[top : top + height, left : left + width] = picture[:height, :width]
+    return square
+
+
 def difference_picture(one: np.ndarray, other: np.ndarray, gain: float = 8.0) -> np.ndarray:
     """Return the amplified difference of two images [..., H, W, 3] uint8 as an image, white where they are equal."""
     return 255 - np.clip(gain * np.abs(one.astype(float) - other), 0, 255).astype(np.uint8)
@@ -113,3 +175,82 @@ def captioned(picture: np.ndarray, text: str) -> np.ndarray:
     image.paste(Image.fromarray(picture))
     ImageDraw.Draw(image).text((8, height + 4), text, fill=INK, font=ImageFont.load_default(15))
     return np.asarray(image)
+
+
+def save_picture(picture: np.ndarray, path: str | Path) -> None:
+    """Write a picture [H, W, 3] in the format of the path's suffix; the file appears whole or not at all.
+
+    Raises:
+        ValueError: The suffix is not that of an image format.
+        OSError: The file cannot be written.
+    """
+    buffer = io.BytesIO()
+    Image.fromarray(picture).save(buffer, format=_format_of(Path(path)))
+    write_atomically(Path(path), buffer.getvalue())
+
+
+def save_clip(frames: Sequence[np.ndarray], path: str | Path, fps: float = 10.0) -> None:
+    """Write frames [H, W, 3] uint8 as a clip; the file appears whole or not at all.
+
+    Args:
+        frames: One or more, all of the same size.
+        path: The suffix chooses the format: ``.gif``, ``.png`` (animated), or ``.mp4`` and ``.webm``, which need the
+            extra ``[viz]``. Videos have even sizes: an odd one is padded by a row or a column of the background.
+        fps: Frames per second.
+
+    Raises:
+        ValueError: There is no frame, sizes differ, or the suffix is not that of a known format.
+        MissingExtraError: The extra is not installed.
+        OSError: The file cannot be written.
+    """
+    path = Path(path)
+    check_destination(path)
+    sizes = {frame.shape for frame in frames}
+    if len(sizes) != 1:
+        raise ValueError(
+            f"cannot write '{path}': frames of sizes {sorted(sizes)}; pass one or more frames of the same size"
+        )
+    video = path.suffix.lower() in _CODECS
+    write_atomically(path, _video(frames, path.suffix.lower(), fps) if video else _animation(frames, path, fps))
+
+
+def _video(frames: Sequence[np.ndarray], suffix: str, fps: float) -> bytes:
+    """Encode a video in the container format of a suffix."""
+    height, width = frames[0].shape[:2]
+    padding = ((0, height % 2), (0, width % 2), (0, 0))
+    even = np.stack([np.pad(frame, padding, constant_values=BACKGROUND[0]) for frame in frames])
+    codec, quality = _CODECS[suffix]
+    with tempfile.TemporaryDirectory() as folder, needs_extra("viz", f"a clip in {suffix}"):
+        import imageio.v3 as iio
+
+        film = Path(folder) / f"film{suffix}"
+        iio.imwrite(
+            film, even, plugin="FFMPEG", fps=fps, codec=codec, quality=None, macro_block_size=2, output_params=quality
+        )
+        return film.read_bytes()
+
+
+def _animation(frames: Sequence[np.ndarray], path: Path, fps: float) -> bytes:
+    """Encode an animated image in the format of the path's suffix."""
+    name = _format_of(path)
+    images = [Image.fromarray(frame) for frame in frames]
+    if name == "GIF":
+        # All frames share one palette, since colours would flicker otherwise.
+        samples = np.unique(np.linspace(0, len(frames) - 1, 5).astype(int))
+        palette = Image.fromarray(np.concatenate([frames[index] for index in samples])).quantize(256)
+        images = [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in images]
+    buffer = io.BytesIO()
+    images[0].save(buffer, format=name, save_all=True, append_images=images[1:], duration=round(1000 / fps), loop=0)
+    return buffer.getvalue()
+
+
+def _format_of(path: Path) -> str:
+    """Return the name of the image format of the path's suffix."""
+    known = Image.registered_extensions()
+    found = known.get(path.suffix.lower())
+    if found not in Image.SAVE:
+        raise ValueError(
+            f"cannot write '{path}': {path.suffix!r} is not the suffix of an image format; use .png, .jpg or .gif "
+            "(clips also .mp4 or .webm)"
+        )
+    return found

@@ -66,17 +66,6 @@ def test_lines_lie_where_whole_metres_are_passed_and_nowhere_else(navmesh):
     np.testing.assert_array_equal(lined[untouched], above.picture[untouched])
 
 
-def test_of_floors_above_one_another_that_of_the_height_counts():
-    floors = scene_of("storeys", box((-4, -0.1, -3), (4, 0, 3)), box((-4, 2.9, -3), (4, 3, 3)))
-    navmesh = NavMesh.build(floors.vertices, floors.triangles, NavMeshSettings())
-    above = viz.navmesh_map(navmesh, size=160)
-    goal = np.array([2.0, 3.1, 0.0])
-    upper = viz.geodesic_field(navmesh, goal, above)
-    lower = viz.geodesic_field(navmesh, goal, above, height=0.0)
-    column, row = above.pixels(np.array([-2.0, 0, 0])).astype(int)
-    assert upper[row, column] == pytest.approx(4.0, abs=0.1) and np.isinf(lower[row, column])
-
-
 def test_a_goal_off_the_navmesh_is_refused(navmesh):
     with pytest.raises(ValueError, match="not near the navmesh"):
         viz.geodesic_field(navmesh, np.array([50.0, 0, 50.0]), viz.navmesh_map(navmesh, size=100))

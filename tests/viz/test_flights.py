@@ -10,8 +10,6 @@ from rooms import box, box_room, scene_of
 from gym_batchnav import viz
 from gym_batchnav.env.tasks import make_dronenav
 from gym_batchnav.episodes.flight import FlightEpisodes
-from gym_batchnav.evaluation.agents import ShortestPathAgent
-from gym_batchnav.evaluation.evaluate import evaluate
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.render.api import make_renderer
@@ -102,8 +100,3 @@ def test_the_demonstration_flies(env, tmp_path):
     assert [path.name for path in files] == ["mosaic.png", "map.png", "clip.gif"]
     with Image.open(tmp_path / "map.png") as image:
         assert image.height > 900  # from above and from the side
-
-
-def test_the_follower_of_shortest_paths_is_evaluated(env):
-    scores = evaluate(env, ShortestPathAgent())
-    assert len(scores) == 4 and scores.success.all() and scores.spl.mean() > 0.9

@@ -164,26 +164,6 @@ def test_the_shortest_path_of_a_map_leads_to_all_goals_of_a_tour(make, monkeypat
     np.testing.assert_allclose(path[-1], tour[1], atol=1e-5)
 
 
-def test_each_frame_of_a_clip_is_of_one_step_of_every_agent(make, monkeypatch):
-    env = make()
-    recording = viz.record_episodes(env, indices=(2, 0), size=64, seed=1)
-    seen = []
-    monkeypatch.setattr("gym_batchnav.viz.clips.map_beside_views", lambda *given: seen.append(given))
-    viz.episode_clip(env, recording, size=100, every=4)
-    last = int(recording.num_steps.max())
-    for step, (_, paths, goals, positions, headings, views, caption) in zip(
-        [*range(0, last, 4), last], seen, strict=True
-    ):
-        assert caption == f"step {step}"
-        np.testing.assert_array_equal(positions, recording.positions[step])
-        np.testing.assert_array_equal(headings, recording.headings[step])
-        np.testing.assert_array_equal(np.concatenate(goals), recording.goals)
-        for index in (0, 1):
-            np.testing.assert_array_equal(paths[index][-1], recording.positions[step, index])
-            # The lower half: words stand in the upper one.
-            np.testing.assert_array_equal(views[index][32:], recording.pictures["rgb"][step, index, 32:])
-
-
 def test_figures_have_axes_in_metres_and_the_values_of_the_navmesh(make):
     pytest.importorskip("matplotlib")
     from gym_batchnav.viz import figures

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gym_batchnav.geometry import look_at
-from gym_batchnav.viz.viewpoints import overlook
+from gym_batchnav.viz.overviews import overlook
 
 
 @pytest.mark.parametrize("size", [(12, 3, 5), (5, 3, 12)])

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from gym_batchnav.scene.scene import Scene
-from gym_batchnav.viz.marks import color_of
-from gym_batchnav.viz.sheets import side_by_side
-from gym_batchnav.viz.viewpoints import overlook
+from gym_batchnav.viz.overviews import overlook
+from gym_batchnav.viz.sheets import color_of, side_by_side
 from gym_batchnav.viz.window.models import (
     LIFT,
     distance_field,

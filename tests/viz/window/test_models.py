@@ -10,7 +10,6 @@ from gym_batchnav.viz.window.models import (
     distance_field,
     first_hit,
     is_overhead,
-    navmesh_triangles,
     scene_model,
 )
 
@@ -79,11 +78,3 @@ def test_the_field_has_the_distances_of_the_navmesh(room):
     np.testing.assert_allclose(field.metres[some], expected, atol=1e-3)
     assert len(field.points) > 500 and field.colors.shape == field.points.shape
     assert (navmesh.is_navigable(field.points)).all()
-
-
-def test_the_surface_of_the_navmesh_has_its_area(room):
-    _, navmesh = room
-    vertices, triangles = navmesh_triangles(navmesh)
-    a, b, c = vertices[triangles].astype(float).swapaxes(0, 1)
-    area = np.linalg.norm(np.cross(b - a, c - a), axis=1).sum() / 2
-    assert area == pytest.approx(navmesh.navigable_area, rel=1e-4)

@@ -12,9 +12,8 @@ from gym_batchnav.env.batch_env import BatchNavEnv
 from gym_batchnav.evaluation.agents import RandomAgent, ShortestPathAgent
 from gym_batchnav.evaluation.loop import EpisodeLoop
 from gym_batchnav.state import Action
-from gym_batchnav.viz.window.controls import Controls
 from gym_batchnav.viz.window.page import Page
-from gym_batchnav.viz.window.walk import Walk
+from gym_batchnav.viz.window.walk import Controls, Walk
 
 
 @pytest.fixture
