@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 import warnings
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -19,7 +18,6 @@ from gym_batchnav.cli.demo import demo
 from gym_batchnav.cli.doctor import doctor
 from gym_batchnav.cli.episodes import episodes
 from gym_batchnav.cli.evaluate import evaluation
-from gym_batchnav.cli.policy import policy
 from gym_batchnav.cli.scene import scene
 from gym_batchnav.cli.train import train
 from gym_batchnav.cli.tune import tune
@@ -30,8 +28,7 @@ from gym_batchnav.system.extras import MissingExtraError
 app = typer.Typer(
     help="Thousands of agents navigating shared, textured 3-D homes as one batch.",
     no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="rich",
+    rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
 
@@ -57,34 +54,13 @@ app.command()(doctor)
 app.command()(warmup)
 app.command()(view)
 app.command()(train)
-app.add_typer(policy, name="policy")
 app.add_typer(evaluation, name="evaluate")
 app.command()(tune)
-app.add_typer(bench, name="bench")
+app.command()(bench)
 app.add_typer(scene, name="scene")
 app.add_typer(data, name="data")
 app.add_typer(collect, name="collect")
-app.add_typer(episodes, name="episodes")
-
-
-def _join_lines(commands: typer.Typer) -> None:
-    """Join the lines of each paragraph of help, since a terminal narrower than a docstring would break them twice."""
-    described: list[Any] = [*commands.registered_commands]
-    if commands.registered_callback is not None:
-        described.append(commands.registered_callback)
-    for command in described:
-        text = command.help or inspect.getdoc(command.callback) or ""
-        command.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
-    opening = commands.registered_callback
-    if opening is not None:
-        text = inspect.getdoc(opening.callback) or ""
-        opening.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
-    for group in commands.registered_groups:
-        if group.typer_instance is not None:
-            _join_lines(group.typer_instance)
-
-
-_join_lines(app)
+app.command()(episodes)
 
 
 def main() -> None:

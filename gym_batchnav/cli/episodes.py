@@ -12,11 +12,6 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-episodes = typer.Typer(
-    help="Sample and describe PointNav and ObjectNav episodes in Habitat's format, which has none of flying agents.",
-    no_args_is_help=True,
-)
-
 
 class TaskName(str, Enum):
     """The tasks whose episodes can be sampled and described."""
@@ -32,9 +27,13 @@ class FloorsName(str, Enum):
     HABITAT = "habitat"
 
 
-@episodes.command()
-def generate(
-    scenes: Annotated[list[str], typer.Argument(help="Files, folders, patterns or names, as for scenes=.")],
+def episodes(
+    scenes: Annotated[
+        list[str],
+        typer.Argument(
+            help="Files, folders, patterns or names, as for scenes=; or one file of episodes, .json or .json.gz."
+        ),
+    ],
     out: Annotated[Path, typer.Option(help="File to write: .json.gz or .json.")] = Path("episodes.json.gz"),
     task: Annotated[TaskName, typer.Option(help="Goals: points, or objects with view points.")] = TaskName.POINTNAV,
     categories: Annotated[
@@ -51,15 +50,22 @@ def generate(
     floors: Annotated[
         FloorsName, typer.Option(help="Where episodes lie: main floors, or as in Habitat also roofs and furniture.")
     ] = FloorsName.MAIN,
+    as_json: Annotated[bool, typer.Option("--json", help="Describe a file in one line of JSON.")] = False,
 ) -> None:
-    """Sample episodes by the rules of Habitat's generator.
+    """Sample episodes of scenes by the rules of Habitat's generator, or describe a file of episodes.
 
-    Pass the file to environments as episodes=, or put it beside the scene's file under the scene's name.
+    Pass the file to environments as episodes=, or put it beside the scene's file under the scene's name. Habitat's
+    format has PointNav and ObjectNav episodes, and none of flying agents.
 
-    Example: gym-batchnav episodes generate home.glb --num-episodes 500 --out home.json.gz
+    Example: gym-batchnav episodes home.glb --num-episodes 500 --out home.json.gz
 
-    Example: gym-batchnav episodes generate apartments --task objectnav --out objects.json.gz
+    Example: gym-batchnav episodes apartments --task objectnav --out objects.json.gz
+
+    Example: gym-batchnav episodes home.json.gz
     """
+    if len(scenes) == 1 and scenes[0].endswith((".json", ".json.gz")):
+        _describe(Path(scenes[0]), task, as_json)
+        return
     import numpy as np
 
     from gym_batchnav.episodes.episode_set import EpisodeSet
@@ -79,7 +85,7 @@ def generate(
 
     check_destination(out)
     if not out.name.endswith((".json", ".json.gz")):
-        raise ValueError(f"--out '{out}': the name of an episode file must end in .json or .json.gz")
+        raise ValueError(f"out='{out}': the name of an episode file must end in .json or .json.gz")
     rules = SamplingRules(min_distance=min_distance, max_distance=max_distance)
     cache = DiskCache()
     preparer = NavigationPreparer(cache=cache)
@@ -118,24 +124,14 @@ def generate(
     )
 
 
-@episodes.command()
-def info(
-    file: Annotated[Path, typer.Argument(help="Habitat dataset, .json or .json.gz.")],
-    task: Annotated[TaskName, typer.Option(help="The task of the dataset.")] = TaskName.POINTNAV,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
-) -> None:
-    """Describe an episode file: its scenes, counts and distances.
-
-    Example: gym-batchnav episodes info home.json.gz
-    """
+def _describe(file: Path, task: TaskName, as_json: bool) -> None:
+    """Print the scenes, counts and distances of a file of episodes."""
     import numpy as np
 
     from gym_batchnav.episodes.habitat import read_episodes
     from gym_batchnav.episodes.habitat_objects import read_object_episodes
     from gym_batchnav.system.wording import counted
 
-    if file.is_dir():
-        raise IsADirectoryError(f"'{file}' is a folder: pass a file of episodes in it, .json or .json.gz")
     rows: dict[str, dict[str, float]] = {}
     dataset = read_object_episodes(file) if task is TaskName.OBJECTNAV else read_episodes(file)
     for name, found in sorted(dataset.items()):

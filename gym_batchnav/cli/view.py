@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from gym_batchnav.cli.flags import errors_with_flags
 from gym_batchnav.cli.interruption import RememberedInterrupt
 from gym_batchnav.cli.scene.choice import MaxTriangles, TextureSize, load_options
 
@@ -56,8 +55,7 @@ def view(
     console = Console(stderr=True, soft_wrap=True)
     spec: Any = scenes or "apartments"
     options = load_options(texture_size, max_triangles)
-    flags = ("policy", "scenes", "port", "renderer")
-    with errors_with_flags(*flags), RememberedInterrupt() as interrupt:
+    with RememberedInterrupt() as interrupt:
         chosen = {name: choose_policy(name, seed) for name in ("follower", "random")}
         keywords: dict[str, Any] = {"sensors": ()}
         if policy is not None:

@@ -15,25 +15,11 @@ from gym_batchnav.collect.api import SHARDS, DatasetInfo, Episode, Format, Shard
 from gym_batchnav.collect.webdataset import WebDataset, read_shard
 from gym_batchnav.geometry import Camera, camera_to_world, camera_views
 from gym_batchnav.system.storage import replace_path
-from gym_batchnav.viz.rrd.tree import (
-    ACTION,
-    ENDS,
-    IMAGES,
-    MAX_VALUES,
-    MEASURES,
-    RETURN,
-    REWARD,
-    SENSORS,
-    EpisodeTree,
-    Frames,
-    blueprint_of,
-    image_path,
-    import_rerun,
-    open_stream,
-    views_of,
-)
+from gym_batchnav.viz.rerun import ACTION, ENDS, IMAGES, MEASURES, RETURN, REWARD, import_rerun, write_episode
 from gym_batchnav.viz.window.models import navmesh_triangles
 
+SENSORS = "sensors"  # small observations that are not images
+MAX_VALUES = 64  # of a sensor that is not an image, to be drawn as curves
 RECORDINGS = "recordings"
 _FLOOR = {"vertices.npy": np.dtype("<f4"), "triangles.npy": np.dtype("<i4")}  # arrays [M, 3] of the navmesh
 _MAX_BYTES = 2**28  # of such a file
@@ -129,27 +115,21 @@ class Rrd(Format):
 def _write(path: Path, info: DatasetInfo, episode: Episode, floor: tuple[np.ndarray, np.ndarray] | None) -> None:
     """Write the recording of an episode."""
     camera = camera_of(info)
-    images = {key: (kind, _shown(info, key, episode.observations[key])) for key, kind in info.images.items()}
-    curves = _curves(info, episode)
-    paths = [image_path(key, camera is not None) for key in images]
-    plotted = [path for path in curves if path.startswith(("reward/", f"{MEASURES}/", f"{SENSORS}/"))]
-    bounds = np.stack([episode.position.min(axis=0), episode.position.max(axis=0)])
-    if floor is not None and len(floor[0]):
-        bounds = np.stack([floor[0].min(axis=0), floor[0].max(axis=0)])
-    recording = hashlib.sha256(f"{info.key} {episode.scene} {episode.number}".encode()).hexdigest()[:32]
-    blueprint = blueprint_of(views_of("", paths, plotted, bounds))
-    stream = open_stream(path, recording, f"{episode.scene} {episode.number}", blueprint)
-    try:
-        tree = EpisodeTree(stream, "", info.step_seconds, camera)
-        if floor is not None and len(floor[1]):
-            tree.add_floor(*floor)
-        steps = np.arange(episode.num_steps + 1)
-        views = camera_views(camera or Camera(), episode.position, episode.heading, episode.pitch)
-        tree.add(Frames(steps, camera_to_world(views), episode.goal, images, curves))
-        tree.end(episode.position, _about(info, episode))
-        stream.flush()
-    finally:
-        stream.disconnect()
+    views = camera_views(camera or Camera(), episode.position, episode.heading, episode.pitch)
+    write_episode(
+        path,
+        name=f"{episode.scene} {episode.number}",
+        camera=camera,
+        step_seconds=info.step_seconds,
+        poses=camera_to_world(views),
+        positions=episode.position,
+        goals=episode.goal,
+        images={key: (kind, _shown(info, key, episode.observations[key])) for key, kind in info.images.items()},
+        curves=_curves(info, episode),
+        about=_about(info, episode),
+        floor=floor,
+        recording_id=hashlib.sha256(f"{info.key} {episode.scene} {episode.number}".encode()).hexdigest()[:32],
+    )
 
 
 def camera_of(info: DatasetInfo) -> Camera | None:

@@ -25,7 +25,7 @@ from gym_batchnav.library import sources as recipes
 from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.library.prepare import NavigationPreparer
-from gym_batchnav.library.sources import scene_sources
+from gym_batchnav.library.sources import assets_dir, scene_sources
 from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
 from gym_batchnav.render.api import make_renderer
 from gym_batchnav.scene.habitat.attributes import asset_frame
@@ -33,7 +33,7 @@ from gym_batchnav.scene.objects import SceneObject
 from gym_batchnav.scene.save import save_glb
 from gym_batchnav.task.dronenav import DroneNav
 from gym_batchnav.viz.facts import describe_scene, scene_in_words
-from gym_batchnav.viz.viewpoints import best_viewpoints
+from gym_batchnav.viz.overviews import best_viewpoints
 
 PACKAGE = Path(gym_batchnav.__file__).parent
 
@@ -97,24 +97,42 @@ def test_info_tells_what_was_guessed(folder, tmp_path):
     assert "millimetres" in text and "6.00 x 2.50 x 6.00 m" in text and "walkable" not in text
 
 
-def test_view_draws_a_map_and_eight_places(folder, tmp_path):
-    run("view", folder / "room.glb", "--size", "64", "--renderer", "embree")
-    with Image.open(tmp_path / "room_view.png") as image:
+def test_info_draws_a_map_eight_places_and_the_navmesh(folder, tmp_path):
+    out = tmp_path / "new"
+    (fact,) = (
+        json.loads(line) for line in run("info", folder / "room.glb", "--out", out, "--json").stdout.splitlines()
+    )
+    names = ["room_view.png", "room_navmesh.png", "room.navmesh"]
+    assert fact["files"] == [str(out / name) for name in names]
+    with Image.open(out / "room_view.png") as image:
         pixels = np.asarray(image)
-    assert pixels.shape[0] > 128 and pixels.shape[1] > 128 + 4 * 64
-    places = pixels[:, -4 * 66 :]
-    tiles = [places[top : top + 60, left : left + 60] for top in (4, 70) for left in (2, 68, 134, 200)]
+    places = pixels[:, -4 * 258 :]
+    tiles = [places[top : top + 250, left : left + 250] for top in (4, 262) for left in (2, 260, 518, 776)]
     assert all(len(np.unique(tile.reshape(-1, 3), axis=0)) > 1 for tile in tiles)
     assert not np.array_equal(tiles[0], tiles[1])
+    with Image.open(out / "room_navmesh.png") as image:
+        assert len(np.unique(np.asarray(image).reshape(-1, 3), axis=0)) > 3
+    assert NavMesh.load(out / "room.navmesh").navigable_area == pytest.approx(fact["walkable_area"], rel=1e-3)
+    wide = json.loads(run("info", folder / "room.glb", "--radius", "0.4", "--json").stdout)
+    assert wide["walkable_area"] < fact["walkable_area"] - 3
 
 
-def test_view_rotates_a_room_on_request_and_prints_the_configuration_for_it(folder, tmp_path):
+def test_info_describes_a_navmesh_file(tmp_path):
+    file = tmp_path / "apartment.navmesh"
+    shutil.copy(assets_dir() / "apartment_4.navmesh", file)
+    area = NavMesh.load(file).navigable_area
+    assert json.loads(run("info", file, "--json").stdout)["walkable_area"] == pytest.approx(area)
+    text = run("info", file, "--out", tmp_path).stdout
+    assert f"walkable {area:,.1f} m2" in text and (tmp_path / "apartment_navmesh.png").is_file()
+
+
+def test_info_rotates_a_room_on_request_and_prints_the_configuration_for_it(folder, tmp_path):
     corners = [(0, 0, 0), (6, 0, 0), (6, 4, 0), (0, 4, 0), (0, 0, 250), (6, 0, 250)]
     faces = [(1, 2, 3), (1, 3, 4), (1, 2, 6), (1, 6, 5)]  # a floor in the plane of x and y, and one wall
     lines = [f"v {100 * x} {100 * y} {z}" for x, y, z in corners] + ["f {} {} {}".format(*face) for face in faces]
     path = tmp_path / "flat.obj"
     path.write_text("\n".join(lines))
-    said = run("view", path, "--size", 32, "--up", "z", "--scale", "0.01", "--renderer", "embree").output
+    said = run("info", path, "--up", "z", "--scale", "0.01").output
     (line,) = (line for line in said.splitlines() if "stage_config" in line)
     (tmp_path / "flat.stage_config.json").write_text(line[line.index("{") :])
     (fact,) = (json.loads(line) for line in run("info", path, "--json").stdout.splitlines())
@@ -133,14 +151,14 @@ def test_view_rotates_a_room_on_request_and_prints_the_configuration_for_it(fold
         ({"up": [1, 0, 0], "front": [0, 0, 1], "scale": [1, 2, 3]}, ["--up", "z", "--scale", "3"]),
     ],
 )
-def test_what_view_says_to_keep_over_a_configuration_is_read_so(folder, config, options):
+def test_what_info_says_to_keep_over_a_configuration_is_read_so(folder, config, options):
     path = folder / "room.glb"
     beside = folder / "room.stage_config.json"
     beside.write_text(json.dumps(config))
     expected = json.loads(run("info", path, "--json", "--no-walkable", *options).stdout)
-    said = run("view", path, "--size", 32, "--renderer", "embree", *options).output
-    (line,) = (line for line in said.splitlines() if "'room.stage_config.json' beside it" in line)
-    beside.write_text(json.dumps({**config, **json.loads(line[line.index("{") :])}))
+    keep = expected["keep"]
+    assert "'room.stage_config.json' beside it" in keep
+    beside.write_text(json.dumps({**config, **json.loads(keep[keep.index("{") :])}))
     read = json.loads(run("info", path, "--json", "--no-walkable").stdout)
     np.testing.assert_allclose(read["bounds"], expected["bounds"], atol=1e-4)
 
@@ -157,41 +175,10 @@ def test_attributes_of_a_frame_give_that_frame(up, factors):
         np.testing.assert_allclose(back, given, atol=1e-12)
 
 
-def test_one_of_several_scenes_is_named(folder, tmp_path):
-    save_glb(box_room(width=12.0), folder / "hall.glb")
-    (folder / "damaged.glb").unlink()
-    areas = {name: navmesh_of(folder, "--only", name)["area"] for name in ("room", "hall")}
-    assert areas["hall"] > areas["room"] + 20 and (tmp_path / "hall_navmesh.png").is_file()
-    with pytest.raises(ValueError, match=r"'.*scenes' contains 2 scenes: choose one with --only NAME: hall, room"):
-        CliRunner().invoke(app, ["scene", "navmesh", str(folder)], catch_exceptions=False)
-    with pytest.raises(ValueError, match=r"--only attic: .* contains no such scene; choose one of hall, room"):
-        CliRunner().invoke(app, ["scene", "view", str(folder), "--only", "attic"], catch_exceptions=False)
-
-
-def navmesh_of(*arguments):
-    return json.loads(run("navmesh", *arguments, "--json").stdout)
-
-
-def test_navmesh_takes_what_environments_take_and_says_what_it_wrote(folder, tmp_path):
-    saved = tmp_path / "first.navmesh"
-    facts = navmesh_of("apartment_0", "--save", saved)
-    assert facts["name"] == "apartment_0" and facts["navmesh"] == str(saved)
-    assert facts["area"] == pytest.approx(scene_sources("apartment_0")[0].load().navmesh.navigable_area, rel=0.01)
-    plain = run("navmesh", saved).stdout
-    assert "map: first_navmesh.png" in plain and "navmesh:" not in plain
-    again = tmp_path / "again.navmesh"
-    assert f"navmesh: {again}, {saved.stat().st_size:,} bytes" in "".join(
-        run("navmesh", saved, "--save", again).stdout.replace("\n", "")
-    )
-
-
 @pytest.mark.parametrize(
     ("command", "option", "value", "said"),
     [
-        ("view", "--out", "nowhere/x.png", "no folder 'nowhere'"),
-        ("view", "--out", "scenes", "'scenes': it is a folder: name a file in it"),
-        ("view", "--out", "x.txt", "'.txt' is not the suffix"),
-        ("navmesh", "--save", "scenes", "'scenes': it is a folder: name a file in it"),
+        ("info", "--out", "scenes/room.glb", "a file is in its place"),
         ("prepare", "--episode-file", "nowhere.json", "nowhere.json: no such episode file"),
         ("prepare", "--cache-dir", "scenes/room.glb", "cannot be written: choose another folder with --cache-dir"),
     ],
@@ -216,18 +203,12 @@ def test_the_best_viewpoints_visit_every_room():
     assert (along > 0.5).all() and inward.all()  # down the long side, away from the nearer end
 
 
-def test_view_draws_from_outside_where_nobody_can_walk(folder, tmp_path):
+def test_info_draws_from_outside_where_nobody_can_walk(folder, tmp_path):
     save_glb(scene_of("pole", box((0, 0, 0), (0.02, 2, 0.02))), folder / "pole.glb")
-    out = tmp_path / "outside.png"
-    said = run("view", folder / "pole.glb", "--size", "64", "--renderer", "embree", "--out", out)
-    assert "outside" in said.output
-    with Image.open(out) as image:
-        assert image.width > 4 * 64 and np.asarray(image)[32:34].std() > 10
-
-
-def test_view_wants_one_scene(folder):
-    with pytest.raises(ValueError, match="contains 2 scenes: choose one"):
-        CliRunner().invoke(app, ["scene", "view", "procedural:1-2"], catch_exceptions=False)
+    assert "no walkable area" in run("info", folder / "pole.glb", "--out", tmp_path).stdout
+    with Image.open(tmp_path / "pole_view.png") as image:
+        assert image.width > 4 * 256 and np.asarray(image)[128:130].std() > 10
+    assert not (tmp_path / "pole.navmesh").exists()
 
 
 def test_prepare_fills_the_cache_and_lists_what_was_refused(folder, monkeypatch):
@@ -242,7 +223,7 @@ def test_prepare_fills_the_cache_and_lists_what_was_refused(folder, monkeypatch)
 
 def test_prepare_finds_the_air_for_flying_agents(folder, monkeypatch):
     task = ("--task", "dronenav", "--num-episodes", 3, "--workers", 1)
-    with pytest.raises(ValueError, match="no file can be read for --task dronenav"):
+    with pytest.raises(ValueError, match="no file can be read for task=dronenav"):
         CliRunner().invoke(
             app, ["scene", "prepare", str(folder), *map(str, task), "--episode-file", str(folder / "room.glb")],
             catch_exceptions=False,
@@ -285,26 +266,7 @@ def test_ctrl_c_ends_prepare_and_leaves_nothing_partial(tmp_path):
     assert all(path.suffix == ".entry" and not path.name.startswith(".") for path in cache.iterdir())
 
 
-def test_generate_passes_its_options_on(tmp_path):
-    run(
-        "generate",
-        "3",
-        "--out",
-        tmp_path,
-        "--triangles",
-        "6000",
-        "--area",
-        "40",
-        "--storeys",
-        "1",
-        "--num-episodes",
-        "5",
-    )
-    (found,) = (source for source in scene_sources(tmp_path))
-    assert 20 < np.prod(np.ptp(found.load().vertices[:, [0, 2]], axis=0)) < 100
-
-
-@pytest.mark.parametrize("command", ["info", "view", "navmesh", "prepare", "generate"])
+@pytest.mark.parametrize("command", ["info", "prepare", "generate"])
 def test_help_gives_an_example(command):
     assert f"Example: gym-batchnav scene {command}" in " ".join(run(command, "--help").stdout.split())
 

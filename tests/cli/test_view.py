@@ -62,10 +62,10 @@ def test_it_ends_although_a_destructor_has_lost_the_interrupt():
     ("arguments", "said"),
     [
         (("castle",), "castle"),
-        (("--policy", "missing.safetensors"), "--policy 'missing.safetensors'"),
+        (("--policy", "missing.safetensors"), "missing.safetensors"),
     ],
 )
-def test_errors_name_the_option(arguments, said, monkeypatch, capsys):
+def test_errors_name_what_is_wrong(arguments, said, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["gym-batchnav", "view", "--no-browser", "--port", "0", *arguments])
     with pytest.raises(SystemExit) as ended:
         main()

@@ -19,13 +19,12 @@ pytest.importorskip("safetensors", reason="safetensors is not installed")
 from torch.nn import functional as F  # noqa: E402
 
 from gym_batchnav import BatchNavEnv, DiscreteActions  # noqa: E402
-from gym_batchnav.cli.policy import import_policy  # noqa: E402
 from gym_batchnav.protocols import PROTOCOLS  # noqa: E402
 from gym_batchnav.train import habitat_checkpoint  # noqa: E402
 from gym_batchnav.train.habitat_checkpoint import import_checkpoint, read_weights  # noqa: E402
 from gym_batchnav.train.policy import GOAL, PREVIOUS_ACTION  # noqa: E402
 from gym_batchnav.train.policy_agent import PolicyAgent  # noqa: E402
-from gym_batchnav.train.policy_file import load_policy  # noqa: E402
+from gym_batchnav.train.policy_file import load_policy, save_policy  # noqa: E402
 
 SIDE = 256
 ENVS = 2
@@ -188,7 +187,7 @@ def observed(sensor, generator):
 def test_logits_values_and_memory_are_those_of_habitats_network(sensor, checkpoint, tmp_path):
     weights = habitat_weights(1 if sensor == "depth" else 3)
     path = checkpoint if sensor == "depth" else saved(tmp_path, weights)
-    import_policy(path, tmp_path / "policy.safetensors")
+    save_policy(tmp_path / "policy.safetensors", *import_checkpoint(path))
     policy, about = load_policy(tmp_path / "policy.safetensors")
     assert about.sensors == (sensor,) and about.kind == "ddppo-resnet50"
     habitat = Habitat(weights)
@@ -386,8 +385,3 @@ def test_torch_that_executes_pickles_is_refused(checkpoint, monkeypatch):
     monkeypatch.setattr(torch, "__version__", torch.torch_version.TorchVersion("2.5.1"))
     with pytest.raises(ValueError, match=r"pip install 'torch>=2\.6'"):
         read_weights(checkpoint)
-
-
-def test_the_checkpoint_is_not_overwritten(checkpoint):
-    with pytest.raises(ValueError, match="is the file that is read"):
-        import_policy(checkpoint, checkpoint)

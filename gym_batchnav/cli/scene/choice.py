@@ -1,9 +1,8 @@
-"""Select the scene for a command, and override the axes and unit of its file."""
+"""Options of commands about scenes: how files are read, and the size of the agent that walks there."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,9 +12,9 @@ import typer
 if TYPE_CHECKING:
     from gym_batchnav.library.cache import DiskCache
     from gym_batchnav.library.sources import SceneSource
+    from gym_batchnav.navmesh.mesh import NavMeshSettings
     from gym_batchnav.scene.scene import Scene
 
-Only = Annotated[str | None, typer.Option(help="Name of the scene to use if SCENE contains several.")]
 FrameUp = Annotated[
     str | None, typer.Option("--up", help="Axis of the file that points up, y or z, if the guess is wrong.")
 ]
@@ -31,7 +30,11 @@ MaxTriangles = Annotated[
     int | None, typer.Option(help="Simplify files with more triangles (extra formats); navmeshes are built before.")
 ]
 
-_MAX_NAMES = 8  # in a message
+Radius = Annotated[float | None, typer.Option(help="Agent radius in metres (default: 0.1).", min=0)]
+Height = Annotated[float | None, typer.Option(help="Agent height in metres (default: 1.5).", min=0)]
+Climb = Annotated[float | None, typer.Option(help="Highest step in metres (default: 0.2).", min=0)]
+Slope = Annotated[float | None, typer.Option(help="Steepest slope in degrees (default: 45).", min=0, max=90)]
+
 # Rotations that bring up to y.
 _UP = {"y": np.eye(3), "z": np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, -1.0, 0.0]])}
 
@@ -42,38 +45,20 @@ def load_options(texture_size: str, max_triangles: int | None) -> dict[str, Any]
     return {"texture_size": size, "max_triangles": max_triangles}
 
 
-def chosen_source(
-    spec: str,
-    only: str | None,
-    cache: DiskCache,
-    up: str | None = None,
-    scale: float | None = None,
-    options: Mapping[str, Any] | None = None,
-) -> SceneSource:
-    """Return the one scene of a specification.
+def agent_settings(
+    radius: float | None, height: float | None, climb: float | None, slope: float | None
+) -> NavMeshSettings | None:
+    """Return the navmesh settings for the flags of a command; None if none of them was given."""
+    from gym_batchnav.navmesh.mesh import NavMeshSettings
 
-    Args:
-        spec: A specification, as for ``scenes=``.
-        only: The name of the scene to use if the specification contains several.
-        cache: Stores parsed scenes.
-        up: See ``load_scene``; None lets the loader guess.
-        scale: See ``load_scene``; None lets the loader guess.
-        options: See ``load_options``.
-
-    Raises:
-        ValueError: The specification contains several scenes, or none has the name; or ``up`` or ``scale`` is given
-            for a scene that is not a file.
-    """
-    from gym_batchnav.library.sources import scene_sources
-
-    sources = scene_sources(spec, cache, options)
-    found = sources if only is None else [source for source in sources if source.name == only]
-    names = ", ".join(source.name for source in sources[:_MAX_NAMES]) + (", ..." if len(sources) > _MAX_NAMES else "")
-    if not found:
-        raise ValueError(f"--only {only}: '{spec}' contains no such scene; choose one of {names}")
-    if len(found) > 1:
-        raise ValueError(f"'{spec}' contains {len(found):,} scenes: choose one with --only NAME: {names}")
-    return with_frame(found[0], cache, up, scale)
+    given: dict[str, Any] = {
+        "agent_radius": radius,
+        "agent_height": height,
+        "agent_max_climb": climb,
+        "agent_max_slope_deg": slope,
+    }
+    agent = {name: value for name, value in given.items() if value is not None}
+    return NavMeshSettings(**agent) if agent else None
 
 
 def with_frame(source: SceneSource, cache: DiskCache, up: str | None, scale: float | None) -> SceneSource:

@@ -1,4 +1,4 @@
-"""``gym-batchnav scene info``: print counts, guesses and the walkable area of scenes."""
+"""``gym-batchnav scene info``: print counts, guesses and the walkable area of scenes, and draw them."""
 
 from __future__ import annotations
 
@@ -15,18 +15,44 @@ from rich.markup import escape
 from rich.table import Table
 
 from gym_batchnav.cli.flags import listed
-from gym_batchnav.cli.scene.choice import FrameScale, FrameUp, MaxTriangles, TextureSize, load_options, with_frame
+from gym_batchnav.cli.scene.choice import (
+    Climb,
+    FrameScale,
+    FrameUp,
+    Height,
+    MaxTriangles,
+    Radius,
+    Slope,
+    TextureSize,
+    agent_settings,
+    load_options,
+    stage_config_hint,
+    with_frame,
+)
 
 if TYPE_CHECKING:
     from gym_batchnav.library.cache import DiskCache
     from gym_batchnav.library.sources import SceneSource
+    from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
+    from gym_batchnav.scene.scene import Scene
 
 _LARGE = 2**26  # bytes of a file whose memory is estimated before it is read
+_VIEW = 256  # pixels per side of a view
+_MAP = 1000  # pixels along the map of a navmesh
 
 
 def info(
-    scenes: Annotated[list[str], typer.Argument(help="Files, folders, patterns or names, as for scenes=.")],
+    scenes: Annotated[
+        list[str], typer.Argument(help="Files, folders, patterns or names, as for scenes=; also .navmesh files.")
+    ],
     walkable: Annotated[bool, typer.Option(help="Also build the navmesh, which may take a while.")] = True,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for pictures and navmeshes; created if missing (default: none).")
+    ] = None,
+    radius: Radius = None,
+    height: Height = None,
+    climb: Climb = None,
+    slope: Slope = None,
     up: FrameUp = None,
     scale: FrameScale = None,
     texture_size: TextureSize = "auto",
@@ -39,6 +65,12 @@ def info(
 ) -> None:
     """Describe scenes: counts, size, textures, memory, guessed units, parts left out, and the walkable area.
 
+    With --out, each scene is drawn to NAME_view.png: a map of each storey, with the walkable area in green, and eight
+    numbered views from inside it. The figure of a person in one of the views is 1.7 m tall; if it looks too large or
+    too small, correct the scene with --scale. A scene without a walkable area is drawn from outside. The navmesh is
+    drawn to NAME_navmesh.png and written to NAME.navmesh, which Habitat and environments read where it lies beside the
+    scene's file.
+
     "resident" is the memory that --resident such scenes take in a run. For a large glTF file it is estimated and told
     before anything is decoded.
 
@@ -47,34 +79,37 @@ def info(
     The exit status is 1 if a scene cannot be read. One without a walkable area, such as a single piece of furniture, is
     described all the same.
 
-    Example: gym-batchnav scene info home.glb "~/scenes/*.obj" procedural:7
+    Example: gym-batchnav scene info home.glb "~/scenes/*.obj" procedural:7 --out pictures
     """
     from gym_batchnav.library.cache import DiskCache
     from gym_batchnav.library.sources import scene_sources
     from gym_batchnav.system.progress import late_progress
+    from gym_batchnav.system.storage import make_folder
 
     cache = DiskCache()
-    options = load_options(texture_size, max_triangles)
+    settings = agent_settings(radius, height, climb, slope)
     console = Console(soft_wrap=not sys.stdout.isatty())
     refused = 0
     names = listed(categories or "")
-    sources = [with_frame(source, cache, up, scale) for source in scene_sources(scenes, cache, options)]
+    files = [Path(one).expanduser() for one in scenes if one.lower().endswith(".navmesh")]
+    specs = [one for one in scenes if not one.lower().endswith(".navmesh")]
+    found = scene_sources(specs, cache, load_options(texture_size, max_triangles)) if specs else []
+    sources = [with_frame(source, cache, up, scale) for source in found]
+    if out is not None:
+        make_folder(out)
+    for file in files:
+        _tell_navmesh(file, out, as_json, console)
     with late_progress("Reading scenes", len(sources)) as done:
         for source in sources:
             if not as_json:
                 _tell_cost(source, texture_size, resident)
-            facts = _facts(source, cache, walkable, names)
+            scene, navmesh, facts = _read(source, cache, walkable, settings, names)
             refused += "refused" in facts
-            if as_json:
-                print(json.dumps(facts))
-            elif "refused" in facts:
-                reason = escape(facts["refused"])
-                console.print(f"[red]{escape(source.name)}[/] cannot be used: {reason}", highlight=False)
-            else:
-                console.print(_table(facts, resident))
-                if facts.get("missing_categories"):
-                    missing = ", ".join(facts["missing_categories"])
-                    console.print(f"[yellow]no object is called[/] {escape(missing)}", highlight=False)
+            if scene is not None and out is not None:
+                facts["files"] = [str(path) for path in _draw(scene, navmesh, out)]
+            if scene is not None and (up, scale) != (None, None):
+                facts["keep"] = stage_config_hint(scene)
+            _print(facts, resident, as_json, console)
             done()
     if refused:
         raise typer.Exit(1)
@@ -98,8 +133,30 @@ def _tell_cost(source: SceneSource, texture_size: str, num_resident: int) -> Non
     print(f"{source.name}: {content} pixels; resident {cost_in_words(cost, num_resident)}", file=sys.stderr, flush=True)
 
 
-def _facts(source: SceneSource, cache: DiskCache, walkable: bool, categories: Sequence[str]) -> dict[str, Any]:
-    """Return the facts of a scene; for one that cannot be loaded, its name and the reason as ``refused``."""
+def _tell_navmesh(file: Path, out: Path | None, as_json: bool, console: Console) -> None:
+    """Print the area and islands of a navmesh file, and draw its map if there is a folder for it."""
+    from gym_batchnav import viz
+    from gym_batchnav.navmesh.mesh import NavMesh
+    from gym_batchnav.viz.facts import describe_navmesh, islands_in_words
+
+    navmesh = NavMesh.load(file)
+    facts = {"name": file.name, **describe_navmesh(navmesh)}
+    if out is not None:
+        path = out / f"{file.stem}_navmesh.png"
+        viz.save_picture(viz.navmesh_overview(navmesh, _MAP), path)
+        facts["files"] = [str(path)]
+    if as_json:
+        print(json.dumps(facts))
+        return
+    area = f"{facts['walkable_area']:,.1f} m2"
+    console.print(f"{file.name}: walkable {area}; islands {islands_in_words(facts['islands'])}", markup=False)
+    console.print(*facts.get("files", ()), markup=False)
+
+
+def _read(
+    source: SceneSource, cache: DiskCache, walkable: bool, settings: NavMeshSettings | None, categories: Sequence[str]
+) -> tuple[Scene | None, NavMesh | None, dict[str, Any]]:
+    """Return a scene, its navmesh and its facts; for one that cannot be loaded, the reason as ``refused``."""
     from gym_batchnav.library.prepare import cached_navmesh
     from gym_batchnav.library.warmup import warm_up_building
     from gym_batchnav.navmesh.mesh import NavMeshSettings
@@ -111,19 +168,64 @@ def _facts(source: SceneSource, cache: DiskCache, walkable: bool, categories: Se
             warnings.simplefilter("ignore")  # the table shows the loader's warnings
             loaded = source.load()
     except ValueError as error:
-        return {"name": source.name, "refused": str(error)}
+        return None, None, {"name": source.name, "refused": str(error)}
     facts = describe_scene(loaded)
     if categories:
         known = dict.fromkeys(facts["categories"], 0)
         facts["missing_categories"] = [name for name in categories if number_of(name.lower(), known) is None]
+    navmesh = loaded.navmesh if settings is None else None
     if walkable:
-        if loaded.navmesh is None:
+        if navmesh is None:
             warm_up_building()
         try:
-            facts |= describe_navmesh(loaded.navmesh or cached_navmesh(loaded, NavMeshSettings(), cache))
+            navmesh = navmesh or cached_navmesh(loaded, settings or NavMeshSettings(), cache)
+            facts |= describe_navmesh(navmesh)
         except ValueError as error:
             facts["walkable"] = str(error)
-    return facts
+    return loaded, navmesh, facts
+
+
+def _draw(scene: Scene, navmesh: NavMesh | None, folder: Path) -> list[Path]:
+    """Draw a scene and its navmesh, write the navmesh, and return the files."""
+    import numpy as np
+
+    from gym_batchnav import viz
+    from gym_batchnav.geometry import Camera
+    from gym_batchnav.library.library import SceneLibrary
+    from gym_batchnav.library.warmup import warm_up_building
+    from gym_batchnav.render.api import make_renderer
+
+    warm_up_building(measures=True, draws_with="auto")
+    name = scene.name.replace("/", "_")
+    files = [folder / f"{name}_view.png"]
+    drawer = make_renderer("auto", SceneLibrary.from_scenes([scene]))
+    try:
+        sheet = viz.scene_overview(drawer, scene, navmesh, Camera(_VIEW, _VIEW), np.random.default_rng(0))
+    finally:
+        drawer.close()
+    viz.save_picture(sheet, files[0])
+    if navmesh is not None:
+        files += [folder / f"{name}_navmesh.png", folder / f"{name}.navmesh"]
+        viz.save_picture(viz.navmesh_overview(navmesh, _MAP), files[1])
+        navmesh.save(files[2])
+    return files
+
+
+def _print(facts: dict[str, Any], num_resident: int, as_json: bool, console: Console) -> None:
+    """Print the facts of a scene."""
+    if as_json:
+        print(json.dumps(facts))
+        return
+    if "refused" in facts:
+        reason = escape(facts["refused"])
+        console.print(f"[red]{escape(facts['name'])}[/] cannot be used: {reason}", highlight=False)
+        return
+    console.print(_table(facts, num_resident))
+    if facts.get("missing_categories"):
+        missing = ", ".join(facts["missing_categories"])
+        console.print(f"[yellow]no object is called[/] {escape(missing)}", highlight=False)
+    for line in (*facts.get("files", ()), *([facts["keep"]] if "keep" in facts else [])):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def _table(facts: dict[str, Any], num_resident: int) -> Table:

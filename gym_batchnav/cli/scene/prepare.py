@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -14,8 +13,16 @@ from rich.markup import escape
 from rich.table import Table
 
 from gym_batchnav.cli.cluster import RayAddress, RayCpus, check_one_division
-from gym_batchnav.cli.flags import errors_with_flags
-from gym_batchnav.cli.scene.choice import MaxTriangles, TextureSize, load_options
+from gym_batchnav.cli.scene.choice import (
+    Climb,
+    Height,
+    MaxTriangles,
+    Radius,
+    Slope,
+    TextureSize,
+    agent_settings,
+    load_options,
+)
 
 if TYPE_CHECKING:
     from gym_batchnav.library.cache import DiskCache
@@ -40,10 +47,10 @@ def prepare(
     ] = None,
     texture_size: TextureSize = "auto",
     max_triangles: MaxTriangles = None,
-    radius: Annotated[float | None, typer.Option(help="Agent radius in metres, as in your run.", min=0)] = None,
-    height: Annotated[float | None, typer.Option(help="Agent height in metres.", min=0)] = None,
-    climb: Annotated[float | None, typer.Option(help="Highest step in metres.", min=0)] = None,
-    slope: Annotated[float | None, typer.Option(help="Steepest slope in degrees.", min=0, max=90)] = None,
+    radius: Radius = None,
+    height: Height = None,
+    climb: Climb = None,
+    slope: Slope = None,
     task: Annotated[
         PreparedTask, typer.Option(help="The task of your run; pointnav for all whose goals are points of the floor.")
     ] = PreparedTask.POINTNAV,
@@ -70,7 +77,6 @@ def prepare(
     from gym_batchnav.library.prepare import NavigationPreparer
     from gym_batchnav.library.sources import scene_sources
     from gym_batchnav.library.workers import PreparationWorker, prepare_all
-    from gym_batchnav.navmesh.mesh import NavMeshSettings
     from gym_batchnav.system.parts import Part
     from gym_batchnav.system.wording import counted
     from gym_batchnav.task.dronenav import DroneNav
@@ -78,18 +84,14 @@ def prepare(
     from gym_batchnav.task.objectnav import ObjectNav
     from gym_batchnav.task.pointnav import PointNav
 
-    with errors_with_flags("shard", "ray", "ray_cpus"):
-        part = Part.parse(shard)
-        check_one_division(shard, ray, ray_cpus)
-    given: dict[str, Any] = {"agent_radius": radius, "agent_height": height}
-    given |= {"agent_max_climb": climb, "agent_max_slope_deg": slope}
-    agent = {name: value for name, value in given.items() if value is not None}
-    settings = replace(NavMeshSettings(), **agent) if agent else None
+    part = Part.parse(shard)
+    check_one_division(shard, ray, ray_cpus)
+    settings = agent_settings(radius, height, climb, slope)
     cache = DiskCache(cache_dir)
     tasks = (PointNav, MultiGoalNav, ObjectNav, DroneNav)
     sampler = dict(zip(PreparedTask, tasks, strict=True))[task]().sampler
     if episode_file is not None and task in (PreparedTask.MULTIGOALNAV, PreparedTask.DRONENAV):
-        raise ValueError(f"--episode-file '{episode_file}': no file can be read for --task {task.value}: leave it out")
+        raise ValueError(f"episode_file='{episode_file}': no file can be read for task={task.value}: leave it out")
     _check(cache, episode_file, task)
     preparer = NavigationPreparer(settings, episode_file, num_episodes, cache, sampler)
     options = load_options(texture_size, max_triangles)
@@ -102,9 +104,8 @@ def prepare(
     else:
         from gym_batchnav.cluster.jobs import prepare_on
 
-        with errors_with_flags("cache_dir", num_cpus="ray_cpus", episodes="episode_file"):
-            names = [source.name for source in sources]
-            refused = prepare_on(ray, scenes, options, names, preparer, workers, ray_cpus)
+        names = [source.name for source in sources]
+        refused = prepare_on(ray, scenes, options, names, preparer, workers, ray_cpus)
     scenes_ready = f"{len(sources) - len(refused):,} of {counted(len(sources), 'scene')}"
     of_shard = f" of shard {part}" if shard else ""
     console.print(f"{scenes_ready}{of_shard} ready in '{cache.directory}'", highlight=False, markup=False)
