@@ -172,12 +172,22 @@ def test_a_bad_scene_costs_one_scene_and_one_warning() -> None:
     assert len(warned) == 2 and warned[0].filename == __file__  # the user's line, not one of the package
 
 
-def test_without_a_good_scene_there_is_no_library() -> None:
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [(ValueError("the file is damaged"), "the file is damaged"), (OSError(116, "Stale"), "OSError: .* Stale")],
+)
+def test_without_a_good_scene_there_is_no_library(error: Exception, told: str) -> None:
+    def load(name: str) -> Scene:
+        raise error
+
+    with pytest.warns(UserWarning), pytest.raises(ValueError, match=rf"none of the 3 scenes .*scene_0: {told}"):
+        SceneLibrary(sources_of(3, load))
+
+
+def test_the_error_of_the_only_scene_is_raised() -> None:
     def load(name: str) -> Scene:
         raise ValueError("the file is damaged")
 
-    with pytest.warns(UserWarning), pytest.raises(ValueError, match=r"none of the 3 scenes .*scene_0: the file is dam"):
-        SceneLibrary(sources_of(3, load))
     with pytest.raises(ValueError, match=r"^the file is damaged$"):
         SceneLibrary(sources_of(1, load))
 
