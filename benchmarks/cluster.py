@@ -44,7 +44,7 @@ LARGE = (10, 100, 10_000)
 EPISODES = 1_000_000  # of the job in the table of large clusters
 NUM_ENVS = 64
 REST = 2.0  # seconds of a waiting shard
-SIZES = (256, 1024)  # episodes of a working shard
+SIZES = (256, 4096)  # episodes of a working shard
 
 
 @dataclass(frozen=True)
@@ -116,8 +116,7 @@ def work(episodes: int, shard: Part) -> Shard:
         NUM_ENVS,
         scenes="procedural:0-3",
         sensors=(),
-        episodes=Episodes(order="once", count=max(SIZES)),
-        autoreset_mode=None,
+        episodes=Episodes(order="once", count=max(SIZES) // 4),
     )
     try:
         found = evaluate(env, ShortestPathAgent(), episodes_per_scene=episodes // 4)
