@@ -18,12 +18,22 @@ from gym_batchnav.mapping.sensors import MapPath
 SMALL = MapPath(num_cells=128)
 
 
-def batch(num_envs, **keywords):
-    keywords = {"sensors": ("depth", SMALL), "camera": Camera(32, 32), "renderer": "embree", **keywords}
-    return BatchNavEnv(num_envs, **{"scenes": box_room(), "episodes": 12, **keywords})
+@pytest.fixture
+def batch():
+    """A function that makes batches, which are closed afterwards."""
+    made = []
+
+    def batch(num_envs, **keywords):
+        given = {"scenes": box_room(), "episodes": 12, "sensors": ("depth", SMALL), "camera": Camera(32, 32)}
+        made.append(BatchNavEnv(num_envs, **{**given, "renderer": "embree", **keywords}))
+        return made[-1]
+
+    yield batch
+    for env in made:
+        env.close()
 
 
-def readings(num_envs, **keywords):
+def readings(batch, num_envs, **keywords):
     """Readings [episodes, steps, 4] of each of 12 episodes under the actions of the shortest-path follower."""
     found = {}
     env = batch(num_envs, episodes=Episodes(order="once", count=12), autoreset_mode="same_step", **keywords)
@@ -32,21 +42,20 @@ def readings(num_envs, **keywords):
         for index in np.nonzero(info["episode_valid"])[0]:
             found.setdefault(int(info["episode_index"][index]), []).append(observation["map_path"][index].copy())
         observation, *_, info = env.step(env.shortest_path_actions())
-    env.close()
     return found
 
 
-def test_readings_do_not_depend_on_the_number_of_environments():
+def test_readings_do_not_depend_on_the_number_of_environments(batch):
     one, several = (
-        readings(1, sensor_noise={"depth": RedwoodNoise()}),
-        readings(5, sensor_noise={"depth": RedwoodNoise()}),
+        readings(batch, 1, sensor_noise={"depth": RedwoodNoise()}),
+        readings(batch, 5, sensor_noise={"depth": RedwoodNoise()}),
     )
     assert one.keys() == several.keys() and len(one) == 12
     for number, values in one.items():
         np.testing.assert_array_equal(values, several[number])
 
 
-def test_a_camera_that_varies_draws_the_same_room():
+def test_a_camera_that_varies_draws_the_same_room(batch):
     jitter = CameraJitter(eye_height=(0.8, 1.4), pitch_deg=(-20, 10), yaw_deg=(-30, 30))
     env = batch(6, camera=Camera(32, 32, jitter=jitter))
     assert evaluate(env, MapAgent(), 12).success.mean() == 1.0
@@ -57,20 +66,18 @@ def test_a_camera_that_varies_draws_the_same_room():
         x = (columns - SMALL.num_cells // 2) * SMALL.cell_size + place[0]
         z = (rows - SMALL.num_cells // 2) * SMALL.cell_size + place[1]
         assert (np.abs(x) < 4.15).all() and (np.abs(z) < 3.15).all()
-    env.close()
 
 
-def test_readings_lie_in_the_space_and_begin_with_the_way_to_the_goal():
+def test_readings_lie_in_the_space_and_begin_with_the_way_to_the_goal(batch):
     env = batch(4)
     observation, _ = env.reset(seed=0)
     assert env.observation_space.contains(observation)
     np.testing.assert_allclose(np.hypot(*observation["map_path"][:, 2:].T), 1, atol=1e-5)
     straight = observation["pointgoal_with_gps_compass"][:, 0]
     assert (observation["map_path"][:, 0] > straight - 0.3).all()
-    env.close()
 
 
-def test_a_state_brings_its_map():
+def test_a_state_brings_its_map(batch):
     env = batch(3)
     observation, _ = env.reset(seed=0)
     for _ in range(10):
@@ -81,23 +88,20 @@ def test_a_state_brings_its_map():
     np.testing.assert_array_equal(restored["map_path"], observation["map_path"])
     again = [env.step(env.shortest_path_actions())[0]["map_path"].copy() for _ in range(5)]
     np.testing.assert_array_equal(later, again)
-    env.close()
 
 
-def test_the_map_agent_finds_goals_that_it_does_not_see():
+def test_the_map_agent_finds_goals_that_it_does_not_see(batch):
     env = batch(6)
     mapped = evaluate(env, MapAgent(), 12)
     best = evaluate(env, ShortestPathAgent(), 12)
     assert mapped.success.mean() == 1.0
     assert 0.85 < mapped.spl.mean() <= best.spl.mean()
-    env.close()
 
 
 def test_the_map_agent_says_what_it_lacks():
     env = gymnasium.make_vec("BatchNav/PointNav-v0", scenes=box_room(), renderer="embree").unwrapped
     with pytest.raises(ValueError, match=r"map_path.*add MapPath\(\) to sensors="):
         evaluate(env, MapAgent())
-    env.close()
 
 
 @pytest.mark.parametrize(
@@ -107,23 +111,21 @@ def test_the_map_agent_says_what_it_lacks():
         ({"sensors": ("depth", MapPath(image="front/depth"))}, "'front/depth'"),
     ],
 )
-def test_an_image_that_is_not_there_is_refused(keywords, message):
+def test_an_image_that_is_not_there_is_refused(batch, keywords, message):
     with pytest.raises(ValueError, match=message):
         batch(1, **keywords)
 
 
-def test_an_image_without_depth_is_refused():
+def test_an_image_without_depth_is_refused(batch):
     env = batch(1, sensors=("rgb", MapPath(image="rgb")))
     with pytest.raises(ValueError, match=r"image='rgb'.*name a depth image"):
         env.reset(seed=0)
-    env.close()
 
 
-def test_a_lens_is_refused():
+def test_a_lens_is_refused(batch):
     env = batch(1, camera=Camera(32, 16, lens=Equirectangular()))
     with pytest.raises(ValueError, match="pinhole"):
         env.reset(seed=0)
-    env.close()
 
 
 @pytest.mark.parametrize(

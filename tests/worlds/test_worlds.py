@@ -16,14 +16,19 @@ from gym_batchnav.worlds.worlds import Places, place_bodies
 APARTMENTS = ["apartment_0", "apartment_1"]
 
 
-def make(num_envs, cache_dir, **keywords):
-    given = {"agents_per_world": 4, "bodies": (People(2),), "sensors": (), "renderer": "embree", "scenes": APARTMENTS}
-    return BatchNavEnv(num_envs, **{**given, **keywords})
+@pytest.fixture
+def make():
+    """A function that makes batches, which are closed afterwards."""
+    made = []
 
+    def make(num_envs, **keywords):
+        given = {"agents_per_world": 4, "bodies": (People(2),), "sensors": (), "renderer": "embree"}
+        made.append(BatchNavEnv(num_envs, **{"scenes": APARTMENTS, **given, **keywords}))
+        return made[-1]
 
-@pytest.fixture(scope="module")
-def cache_dir(tmp_path_factory):
-    return tmp_path_factory.mktemp("cache")
+    yield make
+    for env in made:
+        env.close()
 
 
 def run(env, num_steps, seed=0):
@@ -41,8 +46,8 @@ def run(env, num_steps, seed=0):
     return [np.stack(column) for column in zip(*rows, strict=True)]
 
 
-def test_bodies_begin_apart_in_one_scene_and_never_overlap(cache_dir):
-    env = make(32, cache_dir)
+def test_bodies_begin_apart_in_one_scene_and_never_overlap(make):
+    env = make(32)
     env.reset(seed=3)
     assert (env.agents.slot.reshape(8, 4) == env.agents.slot[::4, None]).all()
     view = env.task_state.worlds
@@ -53,11 +58,10 @@ def test_bodies_begin_apart_in_one_scene_and_never_overlap(cache_dir):
         least = min(least, view.gaps().min())
     assert least > -1e-3
     assert view.state.num_touches.sum() > 10
-    env.close()
 
 
-def test_the_episodes_of_a_world_end_together(cache_dir):
-    env = make(8, cache_dir, max_episode_steps=100, autoreset_mode="same_step")
+def test_the_episodes_of_a_world_end_together(make):
+    env = make(8, max_episode_steps=100, autoreset_mode="same_step")
     env.reset(seed=0)
     was_waiting = np.zeros(8, bool)
     ends = 0
@@ -74,11 +78,10 @@ def test_the_episodes_of_a_world_end_together(cache_dir):
             np.testing.assert_array_equal(info["final_info"]["success"][done] > 0, terminated[done])
         was_waiting = info["waiting"]
     assert ends > 2
-    env.close()
 
 
-def test_agents_that_wait_are_neither_seen_nor_in_the_way(cache_dir):
-    env = make(4, cache_dir, bodies=(), max_episode_steps=50)
+def test_agents_that_wait_are_neither_seen_nor_in_the_way(make):
+    env = make(4, bodies=(), max_episode_steps=50)
     env.reset(seed=0)
     env.step(np.array([0, 1, 1, 1]))  # STOP ends the first agent's own episode
     assert env.worlds.state.present.tolist() == [[False, True, True, True]]
@@ -89,11 +92,10 @@ def test_agents_that_wait_are_neither_seen_nor_in_the_way(cache_dir):
     assert truncated.tolist() == [False, True, True, True]
     env.step(np.full(4, 2))
     assert env.worlds.state.present.all() and not env.worlds.state.waiting.any()
-    env.close()
 
 
-def test_an_agent_is_rewarded_for_a_success_before_its_world_ends(cache_dir):
-    env = make(4, cache_dir, bodies=(), max_episode_steps=30)
+def test_an_agent_is_rewarded_for_a_success_before_its_world_ends(make):
+    env = make(4, bodies=(), max_episode_steps=30)
     env.reset(seed=0)
     goals = env.navmesh_of(0).snap(env.episodes.goal)
     env.set_pose(goals, np.zeros(4), np.array([True, False, False, False]))
@@ -105,21 +107,18 @@ def test_an_agent_is_rewarded_for_a_success_before_its_world_ends(cache_dir):
         total += reward
     assert terminated.tolist() == [True, False, False, False] == info["success"].tolist()
     assert total[0] == pytest.approx(2.5 - 0.01)
-    env.close()
 
 
 @pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
-def test_a_world_is_the_same_whatever_the_number_of_worlds(cache_dir, mode):
+def test_a_world_is_the_same_whatever_the_number_of_worlds(make, mode):
     keywords = {"max_episode_steps": 40, "autoreset_mode": mode, "scenes": "apartment_0"}
-    few, many = (make(count, cache_dir, **keywords) for count in (8, 520))
+    few, many = (make(count, **keywords) for count in (8, 520))
     for one, other in zip(run(few, 100), run(many, 100), strict=True):
         np.testing.assert_array_equal(one, other[:, : one.shape[1]])
-    few.close()
-    many.close()
 
 
-def test_a_paused_world_keeps_its_state(cache_dir):
-    env = make(8, cache_dir)
+def test_a_paused_world_keeps_its_state(make):
+    env = make(8)
     run(env, 40)
     state = env.worlds.state
     assert state.touched[1].any() or (state.previous[1] != state.position[1]).any()
@@ -131,11 +130,10 @@ def test_a_paused_world_keeps_its_state(cache_dir):
     for name, array in arrays_of(state).items():
         np.testing.assert_array_equal(array[1], before[name], err_msg=name)
     assert (state.position[0] != moving).any()
-    env.close()
 
 
-def test_a_state_is_resumed_to_the_bit(cache_dir):
-    env = make(8, cache_dir)
+def test_a_state_is_resumed_to_the_bit(make):
+    env = make(8)
     run(env, 30)
     state = env.get_state()
 
@@ -152,19 +150,17 @@ def test_a_state_is_resumed_to_the_bit(cache_dir):
     wrong = {**state, "worlds": {**state["worlds"], "polygon": np.full((2, 6), 10**6, np.int32)}}
     with pytest.raises(ValueError, match="'polygon' does not fit"):
         env.set_state(wrong)
-    env.close()
 
 
-def test_one_agent_alone_has_no_world(cache_dir):
-    env = make(2, cache_dir, agents_per_world=1, bodies=())
+def test_one_agent_alone_has_no_world(make):
+    env = make(2, agents_per_world=1, bodies=())
     assert env.worlds is None
     _, info = env.reset(seed=0)
     assert env.task_state.worlds is None and "waiting" not in info
-    env.close()
 
 
-def test_the_number_of_agents_is_drawn_for_each_episode(cache_dir):
-    env = make(400, cache_dir, agents_per_world=Team((1, 4)), bodies=(), scenes="apartment_0")
+def test_the_number_of_agents_is_drawn_for_each_episode(make):
+    env = make(400, agents_per_world=Team((1, 4)), bodies=(), scenes="apartment_0")
     env.reset(seed=0)
     there = env.worlds.state.present.sum(axis=1)
     assert np.bincount(there, minlength=5)[1:].min() > 10
@@ -173,13 +169,12 @@ def test_the_number_of_agents_is_drawn_for_each_episode(cache_dir):
     _, reward, _, _, info = env.step(np.ones(400, int))
     assert (reward[absent] == 0).all() and info["waiting"][absent].all()
     np.testing.assert_array_equal(env.agents.position[absent], before)
-    env.close()
 
 
 @pytest.mark.parametrize("renderer", ["embree", pytest.param("opengl", marks=pytest.mark.opengl)])
-def test_agents_see_each_other_but_not_themselves(cache_dir, renderer):
+def test_agents_see_each_other_but_not_themselves(make, renderer):
     ids = {"robot": 7, "person": 9}
-    env = make(8, cache_dir, sensors=("semantic", "depth"), renderer=renderer, semantic_ids=ids, scenes="apartment_0")
+    env = make(8, sensors=("semantic", "depth"), renderer=renderer, semantic_ids=ids, scenes="apartment_0")
     observation, _ = env.reset(seed=0)
     seen = {number: 0 for number in ids.values()}
     least = 10.0
@@ -191,11 +186,10 @@ def test_agents_see_each_other_but_not_themselves(cache_dir, renderer):
         observation, *_ = env.step(env.shortest_path_actions())
     assert all(count > 200 for count in seen.values())
     assert least > 0.05
-    env.close()
 
 
-def test_people_walk_at_their_speeds_to_goal_after_goal(cache_dir):
-    env = make(1, cache_dir, agents_per_world=1, bodies=(People(1, speed=(1.0, 1.0)),), scenes="apartment_0")
+def test_people_walk_at_their_speeds_to_goal_after_goal(make):
+    env = make(1, agents_per_world=1, bodies=(People(1, speed=(1.0, 1.0)),), scenes="apartment_0")
     env.reset(seed=5)
     state = env.worlds.state
     lengths = []
@@ -206,7 +200,6 @@ def test_people_walk_at_their_speeds_to_goal_after_goal(cache_dir):
     assert max(lengths) == pytest.approx(0.25, abs=1e-4)
     assert np.mean(np.isclose(lengths, 0.25, atol=1e-3)) > 0.7
     assert state.num_goals[0, 1] >= 2
-    env.close()
 
 
 @pytest.mark.parametrize(
@@ -222,15 +215,15 @@ def test_people_walk_at_their_speeds_to_goal_after_goal(cache_dir):
         ({"actions": "flight"}, "agents that share a world walk"),
     ],
 )
-def test_wrong_worlds_are_refused(cache_dir, keywords, message):
+def test_wrong_worlds_are_refused(make, keywords, message):
     with pytest.raises((ValueError, TypeError), match=message):
         make(**{"num_envs": 4, **keywords})
 
 
-def test_every_camera_shows_other_agents_but_not_its_own(cache_dir):
+def test_every_camera_shows_other_agents_but_not_its_own(make):
     cameras = {"lidar": Camera.lidar(720, eye_height=0.2), "around": Camera(128, 64, lens=Equirectangular())}
     sensors = ("lidar/depth", "lidar/semantic", "around/semantic")
-    env = make(4, cache_dir, bodies=(), scenes="apartment_0", camera=cameras, sensors=sensors)
+    env = make(4, bodies=(), scenes="apartment_0", camera=cameras, sensors=sensors)
     env.reset(seed=0)
     place = env.agents.position[0]
     ways = [[0.8, 0, 0], [-0.8, 0, 0], [0, 0, 0.8], [0, 0, -0.8]]
@@ -244,36 +237,32 @@ def test_every_camera_shows_other_agents_but_not_its_own(cache_dir):
         angle = np.angle(np.exp(2j * np.pi * where / seen[key].shape[2]).mean()) - np.pi  # to the right of -z
         assert np.cos(angle - np.arctan2(*(near - place)[[0, 2]] * [1, -1])) > 0.99
         assert not (seen[key][0] == 1_000_000).any()
-    env.close()
 
 
-def test_worlds_without_an_episode_stand_still(cache_dir):
-    env = make(8, cache_dir, scenes="apartment_0", episodes=Episodes(order="once"), max_episode_steps=2)  # of 100
+def test_worlds_without_an_episode_stand_still(make):
+    env = make(8, scenes="apartment_0", episodes=Episodes(order="once"), max_episode_steps=2)  # of 100
     env.reset(seed=0)
     for _ in range(160):
         _, reward, terminated, truncated, info = env.step(np.full(8, 2))
     assert not info["episode_valid"].any() and not (terminated | truncated).any() and (reward == 0).all()
-    env.close()
 
 
-def test_others_know_where_an_agent_was_put(cache_dir):
-    env = make(4, cache_dir, bodies=(), scenes="apartment_0")
+def test_others_know_where_an_agent_was_put(make):
+    env = make(4, bodies=(), scenes="apartment_0")
     env.reset(seed=0)
     places = env.agents.position[[0, 0, 2, 3]]
     env.set_pose(places, np.zeros(4), np.array([False, True, False, False]))
     assert env.task_state.worlds.gaps()[0, 1] == pytest.approx(-2 * 0.18)
-    env.close()
 
 
-def test_a_reset_takes_whole_worlds(cache_dir):
-    env = make(8, cache_dir)
+def test_a_reset_takes_whole_worlds(make):
+    env = make(8)
     env.reset(seed=0)
     with pytest.raises(ValueError, match="begin and pause together"):
         env.reset(options={"reset_mask": np.arange(8) < 3})
     before = env.agents.position[4:].copy()
     env.reset(options={"reset_mask": np.arange(8) < 4})
     np.testing.assert_array_equal(env.agents.position[4:], before)
-    env.close()
 
 
 def test_where_an_island_has_no_room_others_begin_elsewhere():
@@ -288,8 +277,7 @@ def test_where_an_island_has_no_room_others_begin_elsewhere():
         place_bodies(places, np.zeros(1, int), np.full(5, 0.2), np.random.default_rng(0).random((1, 5, 16)))
 
 
-def test_part_of_a_world_cannot_pause(cache_dir):
-    env = make(8, cache_dir)
+def test_part_of_a_world_cannot_pause(make):
+    env = make(8)
     with pytest.raises(ValueError, match="the 4 agents of a world begin and pause together"):
         env.paused(np.arange(8) % 2 == 0).__enter__()
-    env.close()
