@@ -18,7 +18,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 from gymnasium.wrappers.vector import DictInfoToList
 
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.env.flat import SCAN_CAMERA, ImageObservation, ScanObservation
 
 ROUND = 10  # steps of the one, then of the other

@@ -27,7 +27,7 @@ import numpy as np
 import psutil
 import torch
 
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.geometry import Camera
 from gym_batchnav.train.policy import make_policy
 from gym_batchnav.train.ppo import PPO, PPOConfig

@@ -32,7 +32,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gym_batchnav.cluster.shards import SHARDS_PER_PLACE, connected, run_shards
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.env.config import Episodes
 from gym_batchnav.evaluation.agents import ShortestPathAgent
 from gym_batchnav.evaluation.evaluate import evaluate

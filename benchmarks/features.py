@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 
 from gym_batchnav.bench import interleaved
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.geometry import Camera
 from gym_batchnav.mapping.sensors import MapPath
 from gym_batchnav.noise.depth import RedwoodNoise

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from gym_batchnav.env.tasks import make_dronenav
+from gym_batchnav.env.ids import make_batch
 from gym_batchnav.flight.air import Air, find_air
 from gym_batchnav.system.progress import share_progress
 
@@ -254,7 +254,7 @@ def errors(paths: Paths) -> dict[str, float]:
 
 def speed(num_envs: int, sensors: tuple[str, ...]) -> float:
     """Return agent steps/s of DroneNav in the shipped apartments, with random actions."""
-    env = make_dronenav(num_envs, scenes="apartments", sensors=sensors)
+    env = make_batch("DroneNav", num_envs, scenes="apartments", sensors=sensors)
     env.reset(seed=0)
     rng = np.random.default_rng(0)
     actions = rng.uniform(-1, 1, (16, num_envs, 4)).astype(np.float32)

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gym_batchnav.actions.discrete import DiscreteActions
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.env.config import Episodes
 from gym_batchnav.evaluation.agents import Agent, ObjectOracleAgent, ShortestPathAgent
 from gym_batchnav.evaluation.evaluate import EvaluatedEpisodes, evaluate

@@ -29,7 +29,7 @@ Draw = Callable[[int], Any]  # draws so many frames and returns the last picture
 
 def gym_batchnav() -> tuple[str, Draw]:
     """Return a description of our scene and a function that draws frames of it."""
-    from gym_batchnav.env.batch_env import BatchNavEnv
+    from gym_batchnav.env.batch import BatchNavEnv
 
     env = BatchNavEnv(256, scenes="apartments", sensors=("rgb",), buffers=2)
     env.reset(seed=0)

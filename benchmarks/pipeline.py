@@ -25,7 +25,7 @@ import numpy as np
 
 from gym_batchnav.bench import machine
 from gym_batchnav.cli.extras import train_extra
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.evaluation.agents import ShortestPathAgent
 from gym_batchnav.geometry import Camera
 from gym_batchnav.stream.memory import SampleMemory

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.env.config import Scenes
 from gym_batchnav.geometry import view_matrices
 from gym_batchnav.library.cache import DiskCache

@@ -233,7 +233,7 @@ def prepare(path: str, cache: str) -> dict[str, float]:
 
 def first_frame(path: str, cache: str, sensor: str) -> dict[str, float]:
     """Make an environment of a prepared scene and reset it; for a child process."""
-    from gym_batchnav.env.batch_env import BatchNavEnv
+    from gym_batchnav.env.batch import BatchNavEnv
 
     begun = time.perf_counter()
     worked = time.process_time()

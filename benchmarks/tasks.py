@@ -28,15 +28,14 @@ from rich.console import Console
 from rich.table import Table
 
 from gym_batchnav.actions.discrete import DiscreteActions
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.env.config import Episodes
 from gym_batchnav.evaluation.agents import STOP_CHANCE, Agent, ObjectOracleAgent, RandomAgent, ShortestPathAgent
 from gym_batchnav.evaluation.evaluate import evaluate
 from gym_batchnav.geometry import Camera, polar_goals
 from gym_batchnav.state import NUM_ACTIONS, Action
 from gym_batchnav.task.api import Sensor, Task
-from gym_batchnav.task.explore import Explore
-from gym_batchnav.task.flee import Flee
+from gym_batchnav.task.explore import Explore, Flee
 from gym_batchnav.task.imagenav import ImageNav, InstanceImageNav
 from gym_batchnav.task.meeting import Rendezvous
 from gym_batchnav.task.multigoal import MultiGoalNav

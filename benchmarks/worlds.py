@@ -16,7 +16,7 @@ import time
 
 import numpy as np
 
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.system.progress import share_progress
 
 DEEPEST = 1e-3  # metres

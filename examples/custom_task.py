@@ -28,15 +28,15 @@ class StepsStrolled(Measure):  # number of steps forward that ended far from wal
     name = "steps_strolled"
     at_end = True
 
-    def memory(self, num_envs):
+    def buffers(self, num_envs):
         return {"strolled": np.zeros(num_envs, int), "strolled_now": np.zeros(num_envs, bool)}
 
     def update(self, state, actions, active):
-        state.memory["strolled_now"][:] = active & (actions == 1) & (state.reading("whiskers")[:, 0] > 0.5)
-        state.memory["strolled"] += state.memory["strolled_now"]
+        state.buffers["strolled_now"][:] = active & (actions == 1) & (state.reading("whiskers")[:, 0] > 0.5)
+        state.buffers["strolled"] += state.buffers["strolled_now"]
 
     def measure(self, state):
-        return state.memory["strolled"]
+        return state.buffers["strolled"]
 
 
 class Stroll(Task):  # STOP ends an episode, which is the default
@@ -44,7 +44,7 @@ class Stroll(Task):  # STOP ends an episode, which is the default
     measures = (StepsStrolled(),)
 
     def reward(self, state, measures):
-        return state.memory["strolled_now"]
+        return state.buffers["strolled_now"]
 
 
 if __name__ == "__main__":

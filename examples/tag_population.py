@@ -20,7 +20,7 @@ from gymnasium.spaces import Box
 from ray import tune
 from ray.tune.schedulers import PopulationBasedTraining
 
-from gym_batchnav.env.tasks import make_tag
+from gym_batchnav.env.ids import make_batch
 from gym_batchnav.evaluation.agents import as_agent
 from gym_batchnav.task.meeting import Players, Tag
 from gym_batchnav.train.policy import make_policy
@@ -60,7 +60,8 @@ class Game(Tag):
 
 def make_worlds(num_worlds, config, autoreset_mode="same_step"):
     """Make a batch of worlds whose players do not see the walls."""
-    return make_tag(
+    return make_batch(
+        "Tag",
         2 * num_worlds, task=Game(), scenes=config["scenes"], sensors=(), episodes=200,
         autoreset_mode=autoreset_mode, max_episode_steps=config["episode_steps"],
     )  # fmt: skip

@@ -13,40 +13,54 @@ from typing import TYPE_CHECKING, Any
 
 import gymnasium
 
+from gym_batchnav.env.ids import IDS
+
 if TYPE_CHECKING:
-    from gym_batchnav.actions.continuous import HolonomicActions, VelocityActions, WaypointActions
-    from gym_batchnav.actions.discrete import DiscreteActions
-    from gym_batchnav.actions.flight import FlightActions
-    from gym_batchnav.actions.noise import LoCoBotNoise
-    from gym_batchnav.env.batch_env import BatchNavEnv
-    from gym_batchnav.env.config import Episodes, Scenes
-    from gym_batchnav.geometry import Camera, CameraJitter
-    from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
-    from gym_batchnav.noise.depth import RedwoodNoise
-    from gym_batchnav.noise.rgb import GaussianNoise, PoissonNoise, SaltAndPepperNoise, SpeckleNoise
-    from gym_batchnav.noise.timing import SensorTiming
-    from gym_batchnav.scene.load import load_scene
-    from gym_batchnav.scene.scene import Scene
-    from gym_batchnav.state import Action
-    from gym_batchnav.task.api import Measure, Sensor, Task, TaskState
-    from gym_batchnav.task.dronenav import DroneNav
-    from gym_batchnav.task.explore import Explore
-    from gym_batchnav.task.flee import Flee
-    from gym_batchnav.task.imagenav import ImageNav, InstanceImageNav
-    from gym_batchnav.task.multigoal import MultiGoalNav
-    from gym_batchnav.task.objectnav import ObjectNav
-    from gym_batchnav.task.pointnav import PointNav
+    from gym_batchnav.actions.continuous import HolonomicActions as HolonomicActions
+    from gym_batchnav.actions.continuous import VelocityActions as VelocityActions
+    from gym_batchnav.actions.continuous import WaypointActions as WaypointActions
+    from gym_batchnav.actions.discrete import DiscreteActions as DiscreteActions
+    from gym_batchnav.actions.flight import FlightActions as FlightActions
+    from gym_batchnav.actions.noise import LoCoBotNoise as LoCoBotNoise
+    from gym_batchnav.env.batch import BatchNavEnv as BatchNavEnv
+    from gym_batchnav.env.config import Episodes as Episodes
+    from gym_batchnav.env.config import Scenes as Scenes
+    from gym_batchnav.geometry import Camera as Camera
+    from gym_batchnav.geometry import CameraJitter as CameraJitter
+    from gym_batchnav.navmesh.mesh import NavMesh as NavMesh
+    from gym_batchnav.navmesh.mesh import NavMeshSettings as NavMeshSettings
+    from gym_batchnav.noise.depth import RedwoodNoise as RedwoodNoise
+    from gym_batchnav.noise.rgb import GaussianNoise as GaussianNoise
+    from gym_batchnav.noise.rgb import PoissonNoise as PoissonNoise
+    from gym_batchnav.noise.rgb import SaltAndPepperNoise as SaltAndPepperNoise
+    from gym_batchnav.noise.rgb import SpeckleNoise as SpeckleNoise
+    from gym_batchnav.noise.timing import SensorTiming as SensorTiming
+    from gym_batchnav.scene.load import load_scene as load_scene
+    from gym_batchnav.scene.scene import Scene as Scene
+    from gym_batchnav.state import Action as Action
+    from gym_batchnav.task.api import Measure as Measure
+    from gym_batchnav.task.api import Sensor as Sensor
+    from gym_batchnav.task.api import Task as Task
+    from gym_batchnav.task.api import TaskState as TaskState
+    from gym_batchnav.task.dronenav import DroneNav as DroneNav
+    from gym_batchnav.task.explore import Explore as Explore
+    from gym_batchnav.task.explore import Flee as Flee
+    from gym_batchnav.task.imagenav import ImageNav as ImageNav
+    from gym_batchnav.task.imagenav import InstanceImageNav as InstanceImageNav
+    from gym_batchnav.task.multigoal import MultiGoalNav as MultiGoalNav
+    from gym_batchnav.task.objectnav import ObjectNav as ObjectNav
+    from gym_batchnav.task.pointnav import PointNav as PointNav
 
 _EXPORTS = {
     "Action": "gym_batchnav.state",
-    "BatchNavEnv": "gym_batchnav.env.batch_env",
+    "BatchNavEnv": "gym_batchnav.env.batch",
     "Camera": "gym_batchnav.geometry",
     "CameraJitter": "gym_batchnav.geometry",
     "DiscreteActions": "gym_batchnav.actions.discrete",
     "DroneNav": "gym_batchnav.task.dronenav",
     "Episodes": "gym_batchnav.env.config",
     "Explore": "gym_batchnav.task.explore",
-    "Flee": "gym_batchnav.task.flee",
+    "Flee": "gym_batchnav.task.explore",
     "FlightActions": "gym_batchnav.actions.flight",
     "GaussianNoise": "gym_batchnav.noise.rgb",
     "HolonomicActions": "gym_batchnav.actions.continuous",
@@ -73,6 +87,7 @@ _EXPORTS = {
     "WaypointActions": "gym_batchnav.actions.continuous",
     "load_scene": "gym_batchnav.scene.load",
 }
+__all__ = ["__version__", *_EXPORTS]
 
 __all__ = [
     "Action",
@@ -132,47 +147,11 @@ def __dir__() -> list[str]:
 
 # `make` keeps max_episode_steps for its TimeLimit, `make_vec` passes it on; 500 is also BatchNavEnv's default. Without
 # a registered limit, an environment could not know which limit `make` was given and would truncate at its own 500.
-gymnasium.register(
-    id="BatchNav/PointNavScan-v0",
-    entry_point="gym_batchnav.env.flat:SingleScan",
-    vector_entry_point="gym_batchnav.env.flat:make_scan",
-    max_episode_steps=500,
-)
-gymnasium.register(
-    id="BatchNav/PointNavImage-v0",
-    entry_point="gym_batchnav.env.flat:SingleImage",
-    vector_entry_point="gym_batchnav.env.flat:make_image",
-    max_episode_steps=500,
-)
-gymnasium.register(
-    id="BatchNav/DroneNavScan-v0",
-    entry_point="gym_batchnav.env.flat_flight:SingleFlightScan",
-    vector_entry_point="gym_batchnav.env.flat_flight:make_dronenav_scan",
-    max_episode_steps=500,
-)
-_STEPS = {
-    "DroneNav": 500,
-    "Explore": 500,
-    "Flee": 500,
-    "ImageNav": 1000,
-    "InstanceImageNav": 1000,
-    "MultiGoalNav": 2500,
-    "ObjectNav": 500,
-    "PointNav": 500,
-    "SocialNav": 500,
-}
-for _name, _steps in _STEPS.items():
+for _name, _one in IDS.items():
     gymnasium.register(
         id=f"BatchNav/{_name}-v0",
-        entry_point=f"gym_batchnav.env.tasks:Single{_name}",
-        vector_entry_point=f"gym_batchnav.env.tasks:make_{_name.lower()}",
-        max_episode_steps=_steps,
-    )
-# Tasks of several agents: Gymnasium's interface for a single agent cannot hold them, and `make` says so.
-for _name, _steps in {"Rendezvous": 300, "Tag": 200}.items():
-    gymnasium.register(
-        id=f"BatchNav/{_name}-v0",
-        entry_point="gym_batchnav.env.tasks:refuse_single",
-        vector_entry_point=f"gym_batchnav.env.tasks:make_{_name.lower()}",
-        max_episode_steps=_steps,
+        entry_point="gym_batchnav.env.single:SingleEnv",
+        vector_entry_point="gym_batchnav.env.ids:make_batch",
+        max_episode_steps=_one.max_episode_steps,
+        kwargs={"name": _name},
     )

@@ -12,7 +12,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.env.config import Scenes
 from gym_batchnav.geometry import Camera, view_matrices
 from gym_batchnav.library.cache import DiskCache

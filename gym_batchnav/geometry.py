@@ -378,13 +378,23 @@ def polar_goals(position: np.ndarray, heading: np.ndarray, goal: np.ndarray) -> 
     Returns:
         [N, 2] float32: horizontal distance in metres, and angle from straight ahead in radians, left positive.
     """
-    dx = goal[:, 0] - position[:, 0]
-    dz = goal[:, 2] - position[:, 2]
-    cos = np.cos(heading)
+    way = goal - position
+    ahead, right = to_agent_frame(way, heading)
+    return np.stack([np.hypot(way[:, 0], way[:, 2]), -np.arctan2(right, ahead)], axis=-1).astype(np.float32)
+
+
+def to_agent_frame(vectors: np.ndarray, heading: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the parts of vectors [..., 3] ahead and to the right of agents with headings [...], in radians."""
     sin = np.sin(heading)
-    right = cos * dx - sin * dz
-    backward = sin * dx + cos * dz
-    return np.stack([np.hypot(dx, dz), -np.arctan2(right, -backward)], axis=-1).astype(np.float32)
+    cos = np.cos(heading)
+    ahead = -sin * vectors[..., 0] - cos * vectors[..., 2]
+    right = cos * vectors[..., 0] - sin * vectors[..., 2]
+    return ahead, right
+
+
+def wrap_angle(angle: np.ndarray) -> np.ndarray:
+    """Return the same angles from -pi to pi, radians."""
+    return (angle + np.pi) % (2 * np.pi) - np.pi
 
 
 def convex_hull(points: np.ndarray) -> np.ndarray:

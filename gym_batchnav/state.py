@@ -95,7 +95,7 @@ class EpisodeState:
     Attributes:
         seed: [N] uint64, keys the draws of each environment.
         count: [N] int64, episodes begun since the last seeding.
-        noise: [N] uint64, keys the noise of the current episode; see ``TaskState.uniform``.
+        key: [N] uint64, keys every draw of the current episode; see ``TaskState.uniform``.
         episode: [N] int32, row in the scene's EpisodeSet.
         start: [N, 3] float32, metres.
         start_heading: [N] float32, radians.
@@ -121,7 +121,7 @@ class EpisodeState:
 
     seed: np.ndarray
     count: np.ndarray
-    noise: np.ndarray
+    key: np.ndarray
     episode: np.ndarray
     start: np.ndarray
     start_heading: np.ndarray
@@ -243,7 +243,7 @@ def episode_state(num_envs: int) -> EpisodeState:
     return EpisodeState(
         seed=np.zeros(num_envs, np.uint64),
         count=np.zeros(num_envs, np.int64),
-        noise=np.zeros(num_envs, np.uint64),
+        key=np.zeros(num_envs, np.uint64),
         episode=np.zeros(num_envs, np.int32),
         start=np.zeros((num_envs, 3), np.float32),
         start_heading=np.zeros(num_envs, np.float32),
@@ -312,7 +312,7 @@ def locked(array: np.ndarray) -> np.ndarray:
     return view
 
 
-class Memory(Mapping[str, np.ndarray]):
+class Buffers(Mapping[str, np.ndarray]):
     """Arrays [N, ...], by name, in which components keep data during an episode.
 
     Assigning to a name writes into the existing array, which the batch saves and restores.
@@ -328,7 +328,7 @@ class Memory(Mapping[str, np.ndarray]):
         """Return the array of a name; raise KeyError for a name that no component has declared."""
         if name not in self._arrays:
             known = ", ".join(map(repr, self._arrays)) or "none"
-            raise KeyError(f"memory {name!r}: no component's memory() returned this name; known are {known}")
+            raise KeyError(f"buffer {name!r}: no component's buffers() returned this name; known are {known}")
         return self._arrays[name]
 
     def __setitem__(self, name: str, values: np.ndarray) -> None:
@@ -339,12 +339,12 @@ class Memory(Mapping[str, np.ndarray]):
             ValueError: If the values have a wrong shape, or a dtype that cannot be cast to the array's.
         """
         array = self[name]
-        if values is array:  # `memory[name] += 1` has already written in place
+        if values is array:  # `buffers[name] += 1` has already written in place
             return
         try:
             np.copyto(array, values)
         except (TypeError, ValueError) as error:
-            raise ValueError(f"memory {name!r} is {array.dtype} {array.shape}: {error}") from error
+            raise ValueError(f"buffer {name!r} is {array.dtype} {array.shape}: {error}") from error
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the names."""
@@ -355,16 +355,16 @@ class Memory(Mapping[str, np.ndarray]):
         return len(self._arrays)
 
 
-class MemoryRows(Memory):
-    """Some rows of a memory, copied when they are read.
+class BufferRows(Buffers):
+    """Some rows of buffers, copied when they are read.
 
     Args:
-        memory: The memory.
+        buffers: The buffers.
         rows: [M] int.
     """
 
-    def __init__(self, memory: Memory, rows: np.ndarray) -> None:
-        super().__init__(memory)
+    def __init__(self, buffers: Buffers, rows: np.ndarray) -> None:
+        super().__init__(buffers)
         self._rows = rows
 
     def __getitem__(self, name: str) -> np.ndarray:
@@ -460,23 +460,23 @@ class StateBlock:
 
     Args:
         num_agents: N.
-        memory: Zeroed arrays [N, ...] by name, whose shapes and dtypes are taken.
+        buffers: Zeroed arrays [N, ...] by name, whose shapes and dtypes are taken.
         worlds: Zeroed arrays [W, ...] by name of the worlds that agents share, likewise; None if each is alone.
 
     Attributes:
         layout: Places of the arrays in the block.
         block: [layout.nbytes] uint8.
-        parts: Every array, by part (``"agents"``, ``"episodes"``, ``"memory"``, ``"worlds"``) and name.
+        parts: Every array, by part (``"agents"``, ``"episodes"``, ``"buffers"``, ``"worlds"``) and name.
         agents: AgentState of these arrays.
         episodes: EpisodeState of these arrays.
-        memory: Memory of these arrays.
+        buffers: Buffers of these arrays.
     """
 
     def __init__(
-        self, num_agents: int, memory: Mapping[str, np.ndarray], worlds: Mapping[str, np.ndarray] | None = None
+        self, num_agents: int, buffers: Mapping[str, np.ndarray], worlds: Mapping[str, np.ndarray] | None = None
     ) -> None:
         state = {"agents": arrays_of(agent_state(num_agents)), "episodes": arrays_of(episode_state(num_agents))}
-        others = {"memory": memory} if worlds is None else {"memory": memory, "worlds": worlds}
+        others = {"buffers": buffers} if worlds is None else {"buffers": buffers, "worlds": worlds}
         self.layout = StateLayout({**state, **others})
         self.block = np.zeros(self.layout.nbytes, np.uint8)
         self.parts = self.layout.views(self.block)
@@ -484,4 +484,4 @@ class StateBlock:
             write_arrays(self.parts[part], arrays)
         self.agents = AgentState(**self.parts["agents"])
         self.episodes = EpisodeState(**self.parts["episodes"])
-        self.memory = Memory(self.parts["memory"])
+        self.buffers = Buffers(self.parts["buffers"])

@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import ExitStack, closing
 from functools import cache
 from pathlib import Path
 
@@ -147,6 +148,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def data_dir() -> Path:
     """The folder of shared scenes and fixtures; tests that use it carry the mark ``data``."""
     return DATA
+
+
+@pytest.fixture
+def opened():
+    """Return a function that closes the environment that it is given after the test, and returns it."""
+    with ExitStack() as stack:
+        yield lambda env: stack.enter_context(closing(env))
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ def make_log(position, num_agents=1, present=None, scene="room", seconds=0.25, *
         "state": {
             "agents": arrays_of(agent_state(num_agents)),
             "episodes": arrays_of(episode_state(num_agents)),
-            "memory": {"a.b": np.full((num_agents, 2), np.inf)},
+            "buffers": {"a.b": np.full((num_agents, 2), np.inf)},
             "worlds": arrays_of(world_state(1, num_agents, rows[1])),
         },
     }

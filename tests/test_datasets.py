@@ -19,7 +19,7 @@ from habitat_datasets import (
 )
 from scans import write_mp3d
 
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.episodes.habitat_objects import write_object_episodes
 from gym_batchnav.episodes.objects import find_instances, sample_object_episodes
 from gym_batchnav.geometry import Camera

@@ -39,8 +39,7 @@ from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.scene.save import save_glb
 from gym_batchnav.state import AgentState, EpisodeState
 from gym_batchnav.task.explore import AreaSeen, Coverage
-from gym_batchnav.task.measures import CollisionRate, DistanceBin, NavigationError, OracleSuccess, TimedOut
-from gym_batchnav.task.path_fidelity import NDTW
+from gym_batchnav.task.measures import NDTW, CollisionRate, DistanceBin, NavigationError, OracleSuccess, TimedOut
 from gym_batchnav.task.sensors import GPS, Compass, Heading, PreviousAction, StaticPointGoal
 
 ROOT = Path(__file__).parents[1]

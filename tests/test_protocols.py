@@ -55,22 +55,12 @@ OBSERVED = {  # besides images
 SCENES = {"scenes": ["apartment_4"], "episodes": 12}
 
 
-@pytest.fixture(scope="module")
-def cache_dir(tmp_path_factory):
-    return tmp_path_factory.mktemp("cache")
-
-
 @pytest.fixture
-def make(cache_dir):
-    made = []
-
+def make(opened):
     def make(num_envs=2, **keywords):
-        made.append(BatchNavEnv(num_envs, **{**SCENES, "renderer": "embree", **keywords}))
-        return made[-1]
+        return opened(BatchNavEnv(num_envs, **{**SCENES, "renderer": "embree", **keywords}))
 
-    yield make
-    for env in made:
-        env.close()
+    return make
 
 
 def values_of(protocol: NavigationProtocol):
@@ -149,7 +139,7 @@ def test_noise_stays_with_the_sensors_that_are_left(make):
     assert make(protocol="pointnav-2021", sensors=()).config.sensor_noise is None
 
 
-def test_a_protocol_is_a_keyword_of_the_id_of_its_task(cache_dir):
+def test_a_protocol_is_a_keyword_of_the_id_of_its_task():
     for name, protocol in PROTOCOLS.items():
         keywords = {**SCENES, "protocol": name, "sensors": ()}
         env_id = f"BatchNav/{type(protocol.task).__name__}-v0"
@@ -183,7 +173,7 @@ def limited(task, steps=7, camera=None, **fields):
 
 @pytest.mark.parametrize("name", ["PointNav", "PointNavScan", "PointNavImage"])
 @pytest.mark.parametrize("given, limit", [({}, 7), ({"max_episode_steps": 9}, 9), ({"max_episode_steps": 500}, 7)])
-def test_the_limit_of_a_protocol_is_that_of_batches_made_by_id(cache_dir, name, given, limit):
+def test_the_limit_of_a_protocol_is_that_of_batches_made_by_id(name, given, limit):
     camera = SCAN_CAMERA if name == "PointNavScan" else None
     protocol = limited(PointNav(), camera=camera, sensors=("depth",))
     keywords = {**SCENES, "renderer": "embree", "protocol": protocol, **given}
@@ -192,7 +182,7 @@ def test_the_limit_of_a_protocol_is_that_of_batches_made_by_id(cache_dir, name, 
         assert ("max_episode_steps" in envs.unwrapped.protocol_card().changed) == (limit == 9)
 
 
-def test_gymnasiums_make_refuses_a_protocol_whose_limit_it_would_replace(cache_dir):
+def test_gymnasiums_make_refuses_a_protocol_whose_limit_it_would_replace():
     keywords = {**SCENES, "sensors": (), "protocol": limited(PointNav())}
     with pytest.raises(ValueError, match=r"protocol='mine' ends episodes after 7 steps.*after 500: use .*make_vec"):
         gymnasium.make("BatchNav/PointNav-v0", **keywords)
@@ -201,7 +191,7 @@ def test_gymnasiums_make_refuses_a_protocol_whose_limit_it_would_replace(cache_d
         assert env.protocol_card().changed.keys() == {"sensors"}
 
 
-def test_what_a_protocol_does_not_bring_is_that_of_the_id(cache_dir):
+def test_what_a_protocol_does_not_bring_is_that_of_the_id():
     keywords = {**SCENES, "sensors": ()}
     with closing(gymnasium.make_vec("BatchNav/SocialNav-v0", 2, protocol=limited(SocialNav()), **keywords)) as envs:
         assert envs.unwrapped.config.bodies == (People(4),)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gym_batchnav  # noqa: F401 - registers the environments
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.env.config import Episodes
 from gym_batchnav.episodes.habitat import read_episodes
 from gym_batchnav.library.sources import assets_dir, shipped_scenes

@@ -13,7 +13,7 @@ from kit import DATA, Report
 
 from gym_batchnav.bench import navigable_views
 from gym_batchnav.doctor import cuda_unavailable_reason
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.library.sources import scene_sources

@@ -50,7 +50,7 @@ class Actions(Protocol):
     def make_agents(self, num_slots: int) -> Any:
         """Return the agents that these actions move, in a number of slots: by default on navmeshes.
 
-        Others must have the methods of ``NavMeshAgents`` that a simulator calls: ``memory``, ``set_slot``,
+        Others must have the methods of ``NavMeshAgents`` that a simulator calls: ``buffers``, ``set_slot``,
         ``clear_slot``, ``step``, ``distance`` and ``visible_floor``.
         """
         return NavMeshAgents(num_slots)
@@ -93,29 +93,6 @@ def check_commands(commands: Commands | FlightCommands) -> None:
                 f"{name}[{row}] = {amounts[row]} of the commands: let decode() and the noise return finite numbers of "
                 f"at most {MAX_AMOUNT:g}"
             )
-
-
-def validate_discrete(actions: Any, num_agents: int, names: list[str]) -> np.ndarray:
-    """Return discrete actions as int64 [N].
-
-    Args:
-        actions: [N] integers.
-        num_agents: N.
-        names: The name of each action.
-
-    Raises:
-        ValueError: The actions have another shape or dtype, or one is not from 0 to ``len(names) - 1``.
-    """
-    actions = np.asarray(actions)
-    if actions.shape != (num_agents,) or actions.dtype.kind not in "iu":
-        raise ValueError(f"actions are {actions.dtype} {actions.shape}: pass integers ({num_agents},)")
-    wrong = (actions < 0) | (actions >= len(names))
-    if wrong.any():
-        index = int(wrong.argmax())
-        choices = [f"{number} {name}" for number, name in enumerate(names)]
-        listed = ", ".join(choices[:-1]) + f" or {choices[-1]}"
-        raise ValueError(f"actions[{index}] = {actions[index]}: choose {listed}")
-    return actions.astype(np.int64, copy=False)
 
 
 def validate_box(actions: Any, num_agents: int, names: tuple[str, ...]) -> np.ndarray:

@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 from gymnasium.spaces import Discrete
 
-from gym_batchnav.actions.api import Actions, validate_discrete
+from gym_batchnav.actions.api import Actions
 from gym_batchnav.navmesh.agents import NavMeshAgents
 from gym_batchnav.state import NUM_ACTIONS, Action, AgentState, Commands
 from gym_batchnav.system.numbers import check_between
 
 _STOP = int(Action.STOP)  # NumPy compares arrays with plain integers faster
-_NAMES = [action.name for action in Action]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +61,16 @@ class DiscreteActions(Actions):
 
     def validate(self, actions: Any, num_agents: int) -> np.ndarray:
         """Return actions as int64 [N]; ValueError for another shape, dtype or value."""
-        return validate_discrete(actions, num_agents, _NAMES[: self.num_actions])
+        actions = np.asarray(actions)
+        if actions.shape != (num_agents,) or actions.dtype.kind not in "iu":
+            raise ValueError(f"actions are {actions.dtype} {actions.shape}: pass integers ({num_agents},)")
+        wrong = (actions < 0) | (actions >= self.num_actions)
+        if wrong.any():
+            index = int(wrong.argmax())
+            choices = [f"{action.value} {action.name}" for action in tuple(Action)[: self.num_actions]]
+            listed = ", ".join(choices[:-1]) + f" or {choices[-1]}"
+            raise ValueError(f"actions[{index}] = {actions[index]}: choose {listed}")
+        return actions.astype(np.int64, copy=False)
 
     def decode(self, actions: np.ndarray) -> Commands:
         """Return the motion that actions [N] int64 command."""

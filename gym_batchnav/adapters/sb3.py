@@ -13,7 +13,7 @@ from gymnasium.spaces import Box, Dict
 from gymnasium.vector import VectorEnv, VectorWrapper
 
 from gym_batchnav.adapters.base import Adapter, to_dicts
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.env.config import check_choice
 from gym_batchnav.evaluation.evaluate import evaluate
 from gym_batchnav.system.extras import needs_extra

@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from gym_batchnav.adapters.base import DEFAULT_ID, Adapter, to_dicts
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.worlds.api import Team
 
 if TYPE_CHECKING:

@@ -52,7 +52,7 @@ def demo(
     --out: mosaic.png (the agents' views), map.png (their paths from above) and clip.gif. It ends with what to try next.
     """
     from gym_batchnav.env.config import Scenes
-    from gym_batchnav.env.tasks import make_dronenav, make_pointnav
+    from gym_batchnav.env.ids import make_batch
     from gym_batchnav.library.sources import are_shipped, scene_sources
     from gym_batchnav.library.warmup import warm_up_batch
     from gym_batchnav.system.progress import share_progress
@@ -71,8 +71,8 @@ def demo(
     warm_up_batch(
         renderer, ("depth",), pictures=True, prepares=prepares, follows=not flies, samples=samples, flies=flies
     )
-    make = make_dronenav if flies else make_pointnav
-    env = make(num_envs, scenes=Scenes(spec, **options), renderer=renderer)
+    name = "DroneNav" if flies else "PointNav"
+    env: Any = make_batch(name, num_envs, scenes=Scenes(spec, **options), renderer=renderer)
     try:
         device = f"{env.renderer.name} on {env.renderer.device}"
         console.print(

@@ -45,8 +45,8 @@ def view(
     Example: gym-batchnav view my_house.glb
     """
     from gym_batchnav.collect.policies import choose_policy
+    from gym_batchnav.env.batch import BatchNavEnv
     from gym_batchnav.env.config import Scenes
-    from gym_batchnav.env.tasks import make_pointnav
     from gym_batchnav.library.sources import are_shipped, scene_sources
     from gym_batchnav.library.warmup import warm_up_batch
     from gym_batchnav.viz.window.server import WindowServer
@@ -68,7 +68,7 @@ def view(
             samples = not are_shipped(spec)
             prepares = samples or max_triangles is not None
             warm_up_batch(renderer, (), pictures=True, prepares=prepares, follows=True, samples=samples)
-            env = make_pointnav(num_envs, scenes=Scenes(spec, **options), renderer=renderer, **keywords)
+            env = BatchNavEnv(num_envs, scenes=Scenes(spec, **options), renderer=renderer, **keywords)
             try:
                 console.print(f"{server.url}  (Ctrl+C ends)", highlight=False, markup=False)
                 if browser:

@@ -26,9 +26,9 @@ from gym_batchnav.collect.policies import ChosenPolicy, choose_policy
 from gym_batchnav.collect.pool import WriterPool
 from gym_batchnav.collect.recorder import Finished, FrameBuffers, Recorder, is_big, is_big_row
 from gym_batchnav.collect.work import all_shards, in_groups
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
+from gym_batchnav.env.cameras import CameraSpec
 from gym_batchnav.env.config import Episodes, Scenes
-from gym_batchnav.env.rig import CameraSpec
 from gym_batchnav.evaluation.agents import Acting, Agent, with_sensors
 from gym_batchnav.evaluation.loop import EpisodeLoop
 from gym_batchnav.geometry import Camera

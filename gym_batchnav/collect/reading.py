@@ -13,7 +13,7 @@ from gym_batchnav.collect import webdataset, zarr_format
 from gym_batchnav.collect.api import SHARDS, DatasetInfo, Episode, ShardRecord
 from gym_batchnav.collect.folder import check_files, finished_shards
 from gym_batchnav.collect.info import read_info
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 
 Returned = tuple[dict[str, Any], float, bool, bool]
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gym_batchnav.collect.api import Episode
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.evaluation.loop import Step
 
 _SMALL = 1024  # bytes: smaller observations are logged for all environments at once

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,8 @@ from gymnasium.spaces import Box
 from gymnasium.vector import AutoresetMode, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
-from gym_batchnav.env.batch_env import BatchNavEnv
-from gym_batchnav.env.cameras import USUAL_BUFFERS, scatter
-from gym_batchnav.env.rig import ONLY
-from gym_batchnav.env.single import SingleEnv
-from gym_batchnav.env.tasks import make_pointnav
+from gym_batchnav.env.batch import BatchNavEnv
+from gym_batchnav.env.cameras import ONLY, USUAL_BUFFERS, scatter
 from gym_batchnav.geometry import Camera
 from gym_batchnav.render.interleave import NUM_GOAL_VALUES, interleave
 from gym_batchnav.task.sensors import PointGoal
@@ -56,10 +54,16 @@ class OneArray(VectorWrapper):
 
     Attributes:
         task_sensors: The sensors of the task that the array holds.
+        keywords: Keywords of BatchNavEnv for a batch that is made for this wrapper, unless the user passes them. Its
+            images may be overwritten, since they are copied into the one array.
+
+    Raises:
+        ValueError: The task has other sensors.
     """
 
     env: BatchNavEnv
     task_sensors: frozenset[str] = frozenset((GOAL,))
+    keywords: Mapping[str, Any] = MappingProxyType({"buffers": USUAL_BUFFERS})
 
     def __init__(self, env: BatchNavEnv, space: Box) -> None:
         super().__init__(env)
@@ -139,6 +143,8 @@ class ScanObservation(OneArray):
         ValueError: The batch has other sensors or another camera.
     """
 
+    keywords = MappingProxyType({**OneArray.keywords, "camera": SCAN_CAMERA})
+
     def __init__(self, env: BatchNavEnv) -> None:
         camera = _only_camera(env)
         sensors = env.cameras.sensors
@@ -177,6 +183,8 @@ class ImageObservation(OneArray):
         ValueError: The batch has other sensors.
     """
 
+    keywords = MappingProxyType({**OneArray.keywords, "sensors": ("rgb", "depth")})
+
     def __init__(self, env: BatchNavEnv) -> None:
         camera = _only_camera(env)
         sensors = env.cameras.sensors
@@ -193,47 +201,3 @@ class ImageObservation(OneArray):
         image = np.empty((len(goal), *self._shape), np.uint8)
         interleave(observation.get("rgb"), observation.get("depth"), self._depth_scale, levels, image)
         return image
-
-
-def make_scan(num_envs: int = 1, *, camera: Camera | None = None, **keywords: Any) -> ScanObservation:
-    """Make ``BatchNav/PointNavScan-v0``; takes the keywords of BatchNavEnv, with ``camera`` SCAN_CAMERA by default."""
-    env = make_pointnav(num_envs, camera=camera or SCAN_CAMERA, **buffered(keywords))
-    try:
-        return ScanObservation(env)
-    except ValueError:
-        env.close()
-        raise
-
-
-def make_image(num_envs: int = 1, *, sensors: Sequence[str] = ("rgb", "depth"), **keywords: Any) -> ImageObservation:
-    """Make ``BatchNav/PointNavImage-v0``; takes the keywords of BatchNavEnv, and ``sensors`` choose the channels."""
-    env = make_pointnav(num_envs, sensors=sensors, **buffered(keywords))
-    try:
-        return ImageObservation(env)
-    except ValueError:
-        env.close()
-        raise
-
-
-class SingleScan(SingleEnv):
-    """``BatchNav/PointNavScan-v0`` for one agent."""
-
-    make_batch = staticmethod(make_scan)
-
-
-class SingleImage(SingleEnv):
-    """``BatchNav/PointNavImage-v0`` for one agent."""
-
-    make_batch = staticmethod(make_image)
-
-
-def buffered(keywords: dict[str, Any]) -> dict[str, Any]:
-    """Return keywords that make the batch reuse buffers, since its images are copied into the one array anyway.
-
-    Raises:
-        ValueError: ``obs_device`` is not the CPU.
-    """
-    device = keywords.get("obs_device", "cpu")
-    if device != "cpu":
-        raise ValueError(f"obs_device={device!r}: one array is made on the CPU; use BatchNav/PointNav-v0")
-    return {**keywords, "buffers": keywords.get("buffers") or USUAL_BUFFERS}

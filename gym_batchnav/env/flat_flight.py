@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 from gymnasium.spaces import Box
 
 from gym_batchnav.actions.flight import FlightActions
-from gym_batchnav.env.batch_env import BatchNavEnv
-from gym_batchnav.env.flat import OneArray, buffered
-from gym_batchnav.env.rig import CameraSpec
-from gym_batchnav.env.single import SingleEnv
-from gym_batchnav.env.tasks import make_dronenav
+from gym_batchnav.env.batch import BatchNavEnv
+from gym_batchnav.env.flat import OneArray
 from gym_batchnav.geometry import Camera
 from gym_batchnav.task.dronenav import BodyVelocity, GoalVector
 
@@ -39,6 +35,7 @@ class FlightScan(OneArray):
     """
 
     task_sensors = frozenset((GoalVector.name, BodyVelocity.name))
+    keywords = MappingProxyType({**OneArray.keywords, "camera": FLIGHT_CAMERAS})
 
     def __init__(self, env: BatchNavEnv) -> None:
         rig = env.cameras.rig
@@ -66,20 +63,3 @@ class FlightScan(OneArray):
         velocity = observation[BodyVelocity.name] / np.float32(self._speed)
         row = np.concatenate([*depths, direction, distance / (1 + distance), velocity], axis=1)
         return np.clip(row, self._low, 1, dtype=np.float32)  # rounding
-
-
-def make_dronenav_scan(num_envs: int = 1, *, camera: CameraSpec = None, **keywords: Any) -> FlightScan:
-    """Make ``BatchNav/DroneNavScan-v0``; takes the keywords of BatchNavEnv, with FLIGHT_CAMERAS by default."""
-    camera = dict(FLIGHT_CAMERAS) if camera is None else camera
-    env = make_dronenav(num_envs, camera=camera, **buffered(keywords))
-    try:
-        return FlightScan(env)
-    except ValueError:
-        env.close()
-        raise
-
-
-class SingleFlightScan(SingleEnv):
-    """``BatchNav/DroneNavScan-v0`` for one agent."""
-
-    make_batch = staticmethod(make_dronenav_scan)

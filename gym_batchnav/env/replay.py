@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import VectorEnv, VectorWrapper
 
-from gym_batchnav.env.batch_env import BatchNavEnv
-from gym_batchnav.env.stepper import Move
+from gym_batchnav.env.batch import BatchNavEnv
+from gym_batchnav.env.step import Move
 from gym_batchnav.system.storage import make_folder
 from gym_batchnav.worlds.api import STEP_SECONDS
 from gym_batchnav.worlds.log import PARTS, WorldLog

@@ -14,11 +14,11 @@ from gym_batchnav.actions.api import MAX_PITCH, Actions, check_commands
 from gym_batchnav.actions.choice import agents_of
 from gym_batchnav.actions.discrete import DiscreteActions
 from gym_batchnav.actions.noise import ActuationNoise
-from gym_batchnav.env.chooser import EpisodeChooser
-from gym_batchnav.env.snapshots import BatchState, check_fits
-from gym_batchnav.episodes.draws import step_uniform
+from gym_batchnav.env.functional import BatchState, check_fits
+from gym_batchnav.episodes.draws import episode_key, name_key, step_uniform
 from gym_batchnav.episodes.episode_set import EpisodeSet
 from gym_batchnav.episodes.schedule import EpisodeSchedule
+from gym_batchnav.geometry import wrap_angle
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.library.prepare import AnyNavigation, NavigationPreparer
 from gym_batchnav.navmesh.mesh import NavMesh
@@ -36,14 +36,14 @@ class Simulator:
         num_agents: N.
         preparer: Makes the navmesh, tables and episodes of each scene.
         episode_order: ``"random"`` or ``"once"``, see EpisodeSchedule.
-        memory: Zeroed arrays [N, ...] by name; arrays like them keep data of the current episodes.
+        buffers: Zeroed arrays [N, ...] by name; arrays like them keep data of the current episodes.
         actions: The meaning of the agents' actions; DiscreteActions() by default.
         actuation_noise: Changes the motions that actions command; None for none.
         sliding: Slide along walls; False stops at them.
         geodesic: The method that measures distances to goals, ``"exact"`` or ``"detour"``.
         team: The agents of a world; worlds of one agent by default.
         bodies: Groups of bodies that no policy moves; every world has all of them.
-        check_memory: Raises ValueError for arrays like ``memory`` with values that those data cannot have.
+        check_buffers: Raises ValueError for arrays like ``buffers`` with values that those data cannot have.
 
     Attributes:
         library: The scenes.
@@ -54,7 +54,7 @@ class Simulator:
         state: The following three, in one block of memory.
         agents: AgentState, written in place.
         episodes: EpisodeState, written in place.
-        memory: Memory of these arrays, written in place.
+        buffers: Buffers of these arrays, written in place.
         begun: [N] bool, whether each agent has begun an episode since the last seeding.
         schedule: Chooses the next episodes.
         navigations: The navmesh, tables and episodes of the scene in every slot, None for an empty one.
@@ -68,7 +68,7 @@ class Simulator:
         num_agents: int,
         preparer: NavigationPreparer,
         episode_order: str = "random",
-        memory: Mapping[str, np.ndarray] = MappingProxyType({}),
+        buffers: Mapping[str, np.ndarray] = MappingProxyType({}),
         *,
         actions: Actions | None = None,
         actuation_noise: ActuationNoise | None = None,
@@ -76,7 +76,7 @@ class Simulator:
         geodesic: str = "exact",
         team: Team = ALONE,
         bodies: Sequence[MovingBodies] = (),
-        check_memory: Callable[[Mapping[str, np.ndarray]], None] = lambda _: None,
+        check_buffers: Callable[[Mapping[str, np.ndarray]], None] = lambda _: None,
     ) -> None:
         self.library = library
         self.num_agents = num_agents
@@ -84,16 +84,16 @@ class Simulator:
         self.actuation_noise = actuation_noise
         self.sliding = sliding
         self.geodesic = geodesic
-        self._check_memory = check_memory
+        self._check_buffers = check_buffers
         self.navmeshes = agents_of(self.actions, library.num_slots)
         arrays = world_arrays(num_agents, team, bodies)
         if num_processors() < numba.config.NUMBA_NUM_THREADS:  # type: ignore[attr-defined]
             numba.set_num_threads(min(num_processors(), numba.get_num_threads()))  # it knows no quota of a container
-        self.state = StateBlock(num_agents, {**memory, **self.navmeshes.memory(num_agents)}, arrays)
+        self.state = StateBlock(num_agents, {**buffers, **self.navmeshes.buffers(num_agents)}, arrays)
         self.agents = self.state.agents
         self.episodes = self.state.episodes
-        self.memory = self.state.memory
-        self.navmeshes.use_memory(self.memory)
+        self.buffers = self.state.buffers
+        self.navmeshes.use_buffers(self.buffers)
         self.episodes.seed[:] = np.random.SeedSequence().generate_state(num_agents, np.uint64)
         self.agents.position[:] = np.nan
         self.agents.heading[:] = np.nan
@@ -108,7 +108,7 @@ class Simulator:
             self.worlds = Worlds(team, bodies, arrays, self.navmeshes, self.navigation, library.name, seconds)
         self._key = library.add_preparer(preparer)
         self._user = library.join()
-        self._chooser = EpisodeChooser(library, self.schedule, self.worlds, self.episodes, self.episode_set)
+        self._world_size = 1 if self.worlds is None else self.worlds.num_agents
         self._generation = -1
         self._active = library.active
         self._sync_slots()
@@ -196,14 +196,14 @@ class Simulator:
                 state.count[again] = np.maximum(state.count[again] - 1, 0)
                 self.begin_episodes(again, self.schedule.index(self.agents.slot[again], state.episode[again]))
                 return np.union1d(again, self.begin_episodes(np.setdiff1d(indices, again)))
-        slot, row, found = self._chooser.choose(indices, requested)
+        slot, row, found = self._choose(indices, requested)
         self.begun[indices] = True
         state.valid[indices] = found
         state.done[indices] = False
         state.count[indices] += found
         self._place_idle(indices[~found])
         indices = indices[found]
-        slot, row, state.noise[indices] = self._chooser.complete(indices, slot, row)
+        slot, row, state.key[indices] = self._for_worlds(indices, slot, row)
         self.agents.slot[indices] = slot
         self.agents.pitch[indices] = 0
         counters = (state.path_length, state.num_steps, state.num_collisions, state.stopped)
@@ -231,7 +231,7 @@ class Simulator:
         commands = self.actions.decode(actions)
         noise = self.actuation_noise
         if noise is not None:
-            uniform = step_uniform(episodes.noise, episodes.num_steps, "actuation_noise", noise.num_draws)
+            uniform = step_uniform(episodes.key, episodes.num_steps, "actuation_noise", noise.num_draws)
             commands = noise.apply(commands, uniform, isinstance(self.actions.space, Discrete))
         if noise is not None or not isinstance(self.actions, DiscreteActions):
             check_commands(commands)
@@ -302,7 +302,7 @@ class Simulator:
                 point = position[here][~navigable][0]
                 raise ValueError(f"{point} is not navigable in {self.library.name(slot)!r}: snap it, or choose another")
             snapped[here], polygon[here] = self.navigation(slot).snap_with_polygon(position[here])
-        turned = np.where(np.abs(heading) <= np.float32(np.pi), heading, (heading + np.pi) % (2 * np.pi) - np.pi)
+        turned = np.where(np.abs(heading) <= np.float32(np.pi), heading, wrap_angle(heading))
         self._place(indices, polygon, snapped, turned)
         if pitch is not None:
             self.agents.pitch[indices] = np.clip(pitch, -MAX_PITCH, MAX_PITCH)
@@ -363,8 +363,8 @@ class Simulator:
         """
         parts = checked_parts(self.state.parts, state)
         check_fits(parts, self.navigations)
-        self.navmeshes.check_memory(parts["memory"])
-        self._check_memory(parts["memory"])
+        self.navmeshes.check_buffers(parts["buffers"])
+        self._check_buffers(parts["buffers"])
         return parts
 
     def snapshot(self) -> BatchState:
@@ -395,6 +395,59 @@ class Simulator:
         self.library.leave(self._user)
 
     # Helpers
+
+    def _choose(self, indices: np.ndarray, requested: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Choose the next episodes of agents ``indices`` [M], see ``begin_episodes``: one for each world of agents.
+
+        Returns:
+            Slots and rows, of the first agents that have an episode; and whether each agent has one, [M] bool.
+        """
+        size = self._world_size
+        worlds = indices if self.worlds is None else self.worlds.of_rows(indices)
+        first = worlds * size
+        state = self.episodes
+        if requested is None:
+            slot, row, found = self.schedule.draw(worlds, state.seed[first], state.count[first])
+            return slot[found], row[found], np.repeat(found, size)
+        row = requested[::size]
+        found = np.ones(len(indices), bool)
+        if not self.library.rotates:
+            return *self.schedule.locate(row), found
+        slot = self.schedule.slot(worlds, state.count[first])
+        sizes = np.array([len(self.episode_set(one)) for one in slot.tolist()])
+        if (row >= sizes).any():
+            wrong = int((row >= sizes).argmax())
+            raise ValueError(
+                f"episode_index[{first[wrong]}] = {row[wrong]}: environment {first[wrong]} enters scene "
+                f"{self.library.name(slot[wrong])!r}, which has episodes 0 to {sizes[wrong] - 1}"
+            )
+        return slot, row, found
+
+    def _for_worlds(
+        self, indices: np.ndarray, slot: np.ndarray, row: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the slots, rows and keys of the episodes of agents ``indices`` [M], whose counts have been raised.
+
+        The other agents of a world begin in the scene of the first one, where there is room.
+
+        Args:
+            indices: [M] int, all agents of each world.
+            slot: [W] int, slots of the first agents.
+            row: [W] int, rows of their episodes.
+        """
+        size = self._world_size
+        state = self.episodes
+        first = indices[::size]
+        if self.schedule.order == "once":  # the environment that runs an episode depends on N
+            keys = named_episode_keys(self.library, state.seed[:1], slot, row)
+        else:
+            keys = episode_key(state.seed[first], state.count[first])
+        if self.worlds is None:
+            return slot, row, keys
+        rows = self.worlds.choose_rows(first // size, slot, row, keys)
+        all_keys = episode_key(np.repeat(keys, size), indices % size)
+        all_keys[::size] = keys
+        return np.repeat(slot, size), rows.ravel(), all_keys
 
     def _place_idle(self, indices: np.ndarray) -> None:
         """Put agents that never had an episode, and get none, at the origin, so that observations stay finite."""
@@ -463,3 +516,16 @@ class Simulator:
         self.agents.polygon[indices] = polygon
         self.agents.position[indices] = position
         self.agents.heading[indices] = heading
+
+
+def named_episode_keys(library: SceneLibrary, seed: np.ndarray, slot: np.ndarray, row: np.ndarray) -> np.ndarray:
+    """Return keys [M] uint64 of episodes that depend on the seed, the names of their scenes and their rows alone.
+
+    Args:
+        library: The scenes.
+        seed: [1] or [M] uint64.
+        slot: [M] int, the slots of the scenes.
+        row: [M] int, the rows of the episodes in their scenes.
+    """
+    names = np.array([name_key(library.name(one)) for one in slot.tolist()], np.uint64)
+    return episode_key(episode_key(seed, names), row)

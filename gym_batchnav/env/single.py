@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, ClassVar, cast
+from functools import partial
+from typing import Any, cast
 
 import gymnasium
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
+from gym_batchnav.env.card import ProtocolCard, make_card
 from gym_batchnav.env.config import Scenes
-from gym_batchnav.env.protocol_card import ProtocolCard, make_card
+from gym_batchnav.env.ids import IDS, make_batch
 from gym_batchnav.protocols import protocol_of
 
 NO_LIMIT = 2**31 - 1  # steps: the counter of an episode is an int32
 
 
 class SingleEnv(gymnasium.Env):
-    """One agent; takes the keywords of BatchNavEnv except ``num_envs`` and ``autoreset_mode``.
+    """One agent in an environment of its own.
 
     In the same scene and with seed s + i, it behaves like environment i of a batch with seed s. The infos of every step
     hold all measures, including those that a batch reports only at the end of an episode (``success``, ``spl``): their
@@ -29,26 +30,34 @@ class SingleEnv(gymnasium.Env):
     If ``gymnasium.make`` makes it by an id with ``max_episode_steps``, a TimeLimit truncates, whose limit is not passed
     on; the environment then has no limit itself, unless a protocol sets one. Otherwise it truncates as the batch does.
 
+    Args:
+        name: The name of ``BatchNav/<name>-v0``; None for a BatchNavEnv without an id's defaults.
+        **kwargs: Keywords of BatchNavEnv except ``num_envs`` and ``autoreset_mode``.
+
     Raises:
-        ValueError: ``gymnasium.make`` made it with a protocol whose limit of steps is not that of the id.
+        ValueError: The task has several agents, or ``gymnasium.make`` made the environment with a protocol whose limit
+            of steps is not that of the id.
 
     Attributes:
-        make_batch: Makes the underlying batch: a BatchNavEnv, or a wrapper around one.
         batch: The BatchNavEnv of one environment.
     """
 
     metadata: dict[str, Any] = BatchNavEnv.metadata
-    make_batch: ClassVar[Callable[..., VectorEnv]] = BatchNavEnv
 
-    def __init__(self, **kwargs: Any) -> None:
-        for name in ("num_envs", "autoreset_mode"):
-            if name in kwargs:
-                raise ValueError(f"{name}={kwargs[name]!r}: make a batch with gymnasium.make_vec instead")
+    def __init__(self, name: str | None = None, **kwargs: Any) -> None:
+        if name is not None and not IDS[name].is_single:
+            raise ValueError(
+                "this task has several agents: use gymnasium.make_vec, or an adapter to PettingZoo or RLlib"
+            )
+        for keyword in ("num_envs", "autoreset_mode"):
+            if keyword in kwargs:
+                raise ValueError(f"{keyword}={kwargs[keyword]!r}: make a batch with gymnasium.make_vec instead")
         if kwargs.get("library") is None:
             kwargs["scenes"] = replace(Scenes.of(kwargs.get("scenes")), deterministic_rotation=True)
         self._has_limit = "max_episode_steps" in kwargs
         self._spec: EnvSpec | None = None
-        self._envs = self.make_batch(1, autoreset_mode=AutoresetMode.DISABLED, **kwargs)
+        make = BatchNavEnv if name is None else partial(make_batch, name)
+        self._envs: VectorEnv = make(1, autoreset_mode=AutoresetMode.DISABLED, **kwargs)
         self.batch = cast(BatchNavEnv, self._envs.unwrapped)
         self.observation_space = self._envs.single_observation_space
         self.action_space = self.batch.single_action_space

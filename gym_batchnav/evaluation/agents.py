@@ -10,8 +10,8 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 from gym_batchnav.actions.discrete import DiscreteActions
-from gym_batchnav.env.batch_env import BatchNavEnv
-from gym_batchnav.env.chooser import named_episode_keys
+from gym_batchnav.env.batch import BatchNavEnv
+from gym_batchnav.env.simulator import named_episode_keys
 from gym_batchnav.episodes.draws import keyed_uniform
 from gym_batchnav.geometry import polar_goals
 from gym_batchnav.state import Action

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.env.config import Episodes
 from gym_batchnav.evaluation.agents import Agent, sensors_of_agent, with_sensors
 from gym_batchnav.evaluation.evaluate import WHOLE, EvaluatedEpisodes, episode_numbers, evaluate

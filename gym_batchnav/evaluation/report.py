@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.evaluation.comparison import POLICY, Comparison
 from gym_batchnav.evaluation.evaluate import EvaluatedEpisodes
 from gym_batchnav.evaluation.failures import CAUSES, COLLISION_SHARE, LOOP_STEPS, count_causes, failure_causes

@@ -12,9 +12,9 @@ import numpy as np
 
 from gym_batchnav.actions.choice import make_noise
 from gym_batchnav.actions.discrete import DiscreteActions
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
+from gym_batchnav.env.cameras import picture_spaces
 from gym_batchnav.env.config import check_choice
-from gym_batchnav.env.rig import picture_spaces
 from gym_batchnav.evaluation.records import (
     CLASS,
     checked_value,
@@ -36,8 +36,7 @@ from gym_batchnav.render.checks import check_sensors
 from gym_batchnav.system.nested import flattened
 from gym_batchnav.system.numbers import check_counts, check_positive
 from gym_batchnav.task.api import Task
-from gym_batchnav.task.explore import Explore
-from gym_batchnav.task.flee import Flee
+from gym_batchnav.task.explore import Explore, Flee
 from gym_batchnav.task.imagenav import ImageNav, InstanceImageNav
 from gym_batchnav.task.multigoal import MultiGoalNav
 from gym_batchnav.task.objectnav import ObjectNav

@@ -23,7 +23,7 @@ from gym_batchnav.state import AgentState, FlightCommands, StepOutcome, check_va
 
 BLOCK = 4  # agents that a thread takes at a time
 PARALLEL_FROM = 16  # agents in a scene, which take about 10 us each
-VELOCITY = "flight_velocity"  # name of the velocities in the memory of a batch
+VELOCITY = "flight_velocity"  # name of the velocities in the buffers of a batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class FlightAgents:
 
     Attributes:
         dynamics: The agents' dynamics.
-        velocity: [N, 3] float32, metres per second, after ``use_memory`` has been called.
+        velocity: [N, 3] float32, metres per second, after ``use_buffers`` has been called.
     """
 
     def __init__(self, num_slots: int, dynamics: Dynamics) -> None:
@@ -64,18 +64,18 @@ class FlightAgents:
         self.velocity = np.zeros((0, 3), np.float32)
         self._air: list[Air | None] = [None] * num_slots
 
-    def memory(self, num_agents: int) -> dict[str, np.ndarray]:
+    def buffers(self, num_agents: int) -> dict[str, np.ndarray]:
         """Return the arrays [N, ...] that belong to the agents' state, zero where an episode begins."""
         return {VELOCITY: np.zeros((num_agents, 3), np.float32)}
 
-    def check_memory(self, memory: Mapping[str, np.ndarray]) -> None:
+    def check_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
         """Raise ValueError if agents are faster than they can be."""
         most = 1.01 * self.dynamics.max_speed  # of each component, after rounding
-        check_values(VELOCITY, memory[VELOCITY], -most, most)
+        check_values(VELOCITY, buffers[VELOCITY], -most, most)
 
-    def use_memory(self, memory: Mapping[str, np.ndarray]) -> None:
-        """Keep the agents' state in arrays like those of ``memory``, which are written in place from now on."""
-        self.velocity = memory[VELOCITY]
+    def use_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
+        """Keep the agents' state in arrays like those of ``buffers``, which are written in place from now on."""
+        self.velocity = buffers[VELOCITY]
 
     def set_slot(self, slot: int, tables: Air) -> None:
         """Install the air of a scene in a slot."""
@@ -120,7 +120,7 @@ class FlightAgents:
         expect_array("moved", outcome.moved, np.float32, (size,))
         expect_array("collided", outcome.collided, np.bool_, (size,))
         if self.velocity.shape != position.shape:
-            raise TypeError(f"velocity is {self.velocity.shape}: call use_memory with arrays of {size} agents")
+            raise TypeError(f"velocity is {self.velocity.shape}: call use_buffers with arrays of {size} agents")
         expect_array("velocity", self.velocity, np.float32, (size, 3))
         outcome.moved[:] = 0
         outcome.collided[:] = False

@@ -244,7 +244,7 @@ def fly_in_small_room() -> None:
     air.distance(air.fields.goals, np.zeros(1, np.int32))
     air.shortest_path(air.fields.goals[0], 0)
     agents = FlightAgents(1, Dynamics(5.0, 1.0, 0.2, 1))
-    agents.use_memory(agents.memory(1))
+    agents.use_buffers(agents.buffers(1))
     agents.set_slot(0, air)
     state = _nobody()
     flags = np.zeros(1, bool)

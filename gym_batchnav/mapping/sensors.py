@@ -18,7 +18,7 @@ from gym_batchnav.system.process import PARALLEL_KERNELS
 from gym_batchnav.task.api import Image, Sensor, TaskState
 
 _ANY = np.finfo(np.float32).max
-_CELLS = "map_cells"  # names in the batch's memory
+_CELLS = "map_cells"  # names in the batch's buffers
 _PLACES = "map_places"
 _PATH = "map_path_cells"
 _COUNTS = "map_path_counts"
@@ -82,8 +82,8 @@ class MapPath(Sensor):
         if isinstance(side, bool) or not isinstance(side, int) or not 16 <= side <= MOST_CELLS:
             raise ValueError(f"num_cells={side!r}: pass a whole number from 16 to {MOST_CELLS}")
 
-    def memory(self, num_envs: int) -> dict[str, np.ndarray]:
-        """Return memory for maps and paths."""
+    def buffers(self, num_envs: int) -> dict[str, np.ndarray]:
+        """Return buffers for maps and paths."""
         return {
             _CELLS: np.zeros((num_envs, self.num_cells, self.num_cells), np.uint8),
             _PLACES: np.zeros((num_envs, 3)),
@@ -95,18 +95,18 @@ class MapPath(Sensor):
             _LAST: np.zeros((num_envs, 3)),
         }
 
-    def check_memory(self, memory: Mapping[str, np.ndarray]) -> None:
+    def check_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
         """Raise ValueError unless the paths lie inside the maps, and the maps near the agents."""
-        check_values(_PATH, memory[_PATH], 0, self.num_cells - 1)
-        check_values(_COUNTS, memory[_COUNTS], 0, _KEPT_PATH)
+        check_values(_PATH, buffers[_PATH], 0, self.num_cells - 1)
+        check_values(_COUNTS, buffers[_COUNTS], 0, _KEPT_PATH)
         for name in (_PLACES, _GOALS, _LAST):
-            check_values(name, memory[name], -_FAR, _FAR)
-        check_values(_READING, memory[_READING][:, :2], 0, float(_ANY))
-        check_values(_READING, memory[_READING][:, 2:], -1, 1)
+            check_values(name, buffers[name], -_FAR, _FAR)
+        check_values(_READING, buffers[_READING][:, :2], 0, float(_ANY))
+        check_values(_READING, buffers[_READING][:, 2:], -1, 1)
 
     def begin(self, state: TaskState, indices: np.ndarray) -> None:
         """Place the middle of the maps at the agents' starts."""
-        state.memory[_PLACES][indices] = state.agents.position[indices][:, [0, 2, 1]]
+        state.buffers[_PLACES][indices] = state.agents.position[indices][:, [0, 2, 1]]
 
     @property
     def images(self) -> tuple[str, ...]:  # type: ignore[override]  # a constant that depends on a field
@@ -119,9 +119,9 @@ class MapPath(Sensor):
         Raises:
             ValueError: The image is not the depth of a pinhole without roll.
         """
-        memory = state.memory
-        maps = Maps(memory[_CELLS], memory[_PLACES], memory[_COUNTS], memory[_LAST], float(self.cell_size))
-        paths = Paths(memory[_PATH], memory[_COUNTS], memory[_COSTS], memory[_GOALS], float(self.reach))
+        buffers = state.buffers
+        maps = Maps(buffers[_CELLS], buffers[_PLACES], buffers[_COUNTS], buffers[_LAST], float(self.cell_size))
+        paths = Paths(buffers[_PATH], buffers[_COUNTS], buffers[_COSTS], buffers[_GOALS], float(self.reach))
         depth = images[self.image]
         if depth.pixels.dtype != np.float32 or depth.pixels.shape[-1] != 1:
             raise ValueError(f"MapPath(image={self.image!r}) reads depth, which this image is not: name a depth image")
@@ -132,11 +132,11 @@ class MapPath(Sensor):
         view = view_of(depth.camera)
         with PARALLEL_KERNELS:
             draw_all(maps, rows, depth.pixels, poses, view, band)
-            follow_all(maps, paths, rows, poses, goal, memory[_READING])
+            follow_all(maps, paths, rows, poses, goal, buffers[_READING])
 
     def observe(self, state: TaskState) -> np.ndarray:
         """Return the ways [N, 4] as of the last images."""
-        return state.memory[_READING]
+        return state.buffers[_READING]
 
 
 def _poses(state: TaskState, image: Image, rows: np.ndarray) -> Poses:

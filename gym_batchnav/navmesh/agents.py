@@ -55,14 +55,14 @@ class NavMeshAgents:
         self._table = np.zeros((num_slots, ROW_LENGTH), np.int64)
         self._tables: list[NavigationTables | None] = [None] * num_slots  # keep alive what the addresses point to
 
-    def memory(self, num_agents: int) -> dict[str, np.ndarray]:
+    def buffers(self, num_agents: int) -> dict[str, np.ndarray]:
         """Return further arrays [N, ...] of the agents' state by name: none."""
         return {}
 
-    def check_memory(self, memory: Mapping[str, np.ndarray]) -> None:
+    def check_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
         """Do nothing; agents that have a further state raise ValueError for values that it cannot have."""
 
-    def use_memory(self, memory: Mapping[str, np.ndarray]) -> None:
+    def use_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
         """Do nothing; agents that have a further state keep it in these arrays."""
 
     @property
@@ -180,7 +180,7 @@ class NavMeshAgents:
         expect_array("goal_index", goal_index, np.int32, (size,))
         expect_array("out", out, np.float32, (size,))
         arguments = (self._table, Places(slots, polygon, position), goal_index, out)
-        if is_detour(method):
+        if method != "exact" and is_detour(method):
             block = -(-size // (DETOUR_TURNS * numba.get_num_threads()))
             run_blocks(detour_blocks, block, size, size >= DETOUR_PARALLEL_FROM, *arguments)
         else:

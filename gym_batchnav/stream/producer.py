@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numba
 import numpy as np
 
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.evaluation.agents import Acting, Agent, as_agent
 from gym_batchnav.stream.memory import Columns, Empty, Format, SampleMemory
 from gym_batchnav.stream.settings import StreamSettings

@@ -3,19 +3,19 @@
 A step of the batch makes the following calls, each for all N environments at once.
 
 1. The agents turn or move. ``EpisodeState`` counts steps, collisions and metres; ``stopped`` marks calls of STOP.
-2. ``update(state, actions, active)`` of the task, of every sensor and of every measure, which may write memory.
+2. ``update(state, actions, active)`` of the task, of every sensor and of every measure, which may write buffers.
 3. ``measure(state)`` of every measure without ``at_end``.
 4. ``terminated(state, measures)`` of the task. The batch adds the limit of steps: an episode is truncated where it has
    taken ``max_episode_steps`` actions and is not terminated.
 5. ``measure(state)`` of the measures with ``at_end``, if an episode has ended; for other environments the value is 0.
 6. ``reward(state, measures)`` of the task, with the values of all measures. Readings of sensors are in
    ``state.reading(name)``.
-7. Where an episode begins, its rows of all memory are set to zero and ``begin(state, indices)`` is called: at a reset,
+7. Where an episode begins, its rows of all buffers are set to zero and ``begin(state, indices)`` is called: at a reset,
    and in the steps that the autoreset mode defines. Infos then hold the measures of the new episode.
 8. ``see(state, images, rows)`` of components that read ``images``, when these have been drawn; a reset calls it, too.
 9. ``observe(state)`` of every sensor; a reset calls it, too.
 
-All methods read the state, whose arrays are read-only, and write only their own memory, in ``update``, ``begin``,
+All methods read the state, whose arrays are read-only, and write only their own buffers, in ``update``, ``begin``,
 ``see`` and ``placed``, which follows a ``set_pose``.
 Each row of a returned array must depend only on that row of the state, so that a batch of N equals N batches of one. If
 agents share worlds (``agents_per_world=``), it may depend on all rows of its world; see ``state.worlds``.
@@ -28,7 +28,7 @@ component returns are checked: shape, dtype, and whether readings lie in the sen
 every step.
 
 Pass a task to an environment as ``task=``, or register your own id: ``gymnasium.register("Mine-v0",
-entry_point="gym_batchnav.env.single:SingleEnv", vector_entry_point="gym_batchnav.env.batch_env:BatchNavEnv",
+entry_point="gym_batchnav.env.single:SingleEnv", vector_entry_point="gym_batchnav.env.batch:BatchNavEnv",
 max_episode_steps=500, kwargs={"task": Mine()})``.
 """
 
@@ -46,7 +46,7 @@ from gym_batchnav.episodes.draws import step_uniform
 from gym_batchnav.episodes.samplers import EpisodeSampler, PointEpisodes
 from gym_batchnav.geometry import Camera, CameraPlaces
 from gym_batchnav.navmesh.mesh import NavMesh
-from gym_batchnav.state import AgentState, EpisodeState, Memory, WorldView
+from gym_batchnav.state import AgentState, Buffers, EpisodeState, WorldView
 
 
 def _no_reading(name: str) -> np.ndarray:
@@ -91,22 +91,22 @@ class TaskState:
     Attributes:
         agents: The pose of every agent, read-only.
         episodes: Every episode and its progress, read-only.
-        memory: Arrays [N, ...] of all components, by name; see ``Component.memory``. Assigning to a name writes into
-            its array, so that ``memory["x"] = values`` and ``memory["x"][:] = values`` do the same.
+        buffers: Arrays [N, ...] of all components, by name; see ``Component.buffers``. Assigning to a name writes into
+            its array, so that ``buffers["x"] = values`` and ``buffers["x"][:] = values`` do the same.
         navmesh: Returns the navmesh of the scene in a slot; ``agents.slot`` has the slots.
         max_episode_steps: Maximum number of actions in an episode.
         success_distance: The task's success distance, metres.
         reading: Returns the reading [N, ...] of a sensor, by name, read-only. It is computed at most once per step. In
-            ``update``, the reading of a sensor with memory may still be that of the previous step.
+            ``update``, the reading of a sensor with buffers may still be that of the previous step.
         pictures: Draws pictures from other places than the agents', such as the goals; see ``Pictures``. Call it in
-            ``begin``, and keep the result in memory.
+            ``begin``, and keep the result in buffers.
         geodesic: The method that measures distances, for methods of navmeshes such as ``geodesic_distance``.
         worlds: The other agents and bodies of every agent's world, read-only; None if each agent is alone.
     """
 
     agents: AgentState
     episodes: EpisodeState
-    memory: Memory
+    buffers: Buffers
     navmesh: Callable[[int], NavMesh]
     max_episode_steps: int
     success_distance: float
@@ -133,7 +133,7 @@ class TaskState:
         every episode runs once, it is keyed by the seed of environment 0 and the episode's number, so that an
         evaluation with noise does not depend on the number of environments.
         """
-        return step_uniform(self.episodes.noise, self.episodes.num_steps, purpose, size)
+        return step_uniform(self.episodes.key, self.episodes.num_steps, purpose, size)
 
     def by_scene(self) -> Iterator[tuple[NavMesh, np.ndarray]]:
         """Iterate over the scenes that agents are in: yield each navmesh with the indices [M] of its agents.
@@ -159,7 +159,7 @@ class Image(NamedTuple):
 
 
 class Component(Protocol):
-    """Common base of tasks, sensors and measures, with memory during an episode (by default none).
+    """Common base of tasks, sensors and measures, with buffers during an episode (by default none).
 
     Attributes:
         images: Keys of the images in the observation that ``see`` reads, such as ``"depth"``; by default none.
@@ -170,39 +170,39 @@ class Component(Protocol):
     images: tuple[str, ...] = ()
     picture_cameras: tuple[Camera, ...] = ()
 
-    def memory(self, num_envs: int) -> dict[str, np.ndarray]:
+    def buffers(self, num_envs: int) -> dict[str, np.ndarray]:
         """Return arrays [N, ...] of numbers or bools for use during an episode, under unique names.
 
-        Only shapes and dtypes matter. The batch allocates zeros like them in ``state.memory``, includes them in
+        Only shapes and dtypes matter. The batch allocates zeros like them in ``state.buffers``, includes them in
         ``get_state()``, and zeroes the row of an environment when it begins an episode. Called once, when the batch is
         made.
         """
         return {}
 
-    def check_memory(self, memory: Mapping[str, np.ndarray]) -> None:
-        """Raise ValueError if memory has values from which this component cannot continue; by default, accept any.
+    def check_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
+        """Raise ValueError if buffers have values from which this component cannot continue; by default, accept any.
 
-        Called with restored memory, such as that of ``set_state`` or of a log, before it is used. Shapes and dtypes are
-        right. Check what serves as an index and what compiled code reads, because files may be damaged.
+        Called with restored buffers, such as those of ``set_state`` or a log, before they are used. Their shapes and
+        dtypes are right. Check what serves as an index and what compiled code reads, because files may be damaged.
         """
         return None
 
     def begin(self, state: TaskState, indices: np.ndarray) -> None:
-        """Initialise the memory of the environments ``indices`` [M] int, in which an episode begins, if not to zero.
+        """Initialise the buffers of the environments ``indices`` [M] int, in which an episode begins, if not to zero.
 
-        The agents are at their starts. The memory of other components may not be initialised yet.
+        The agents are at their starts. The buffers of other components may not be initialised yet.
         """
         return None
 
     def placed(self, state: TaskState, indices: np.ndarray) -> None:
-        """Update memory after ``set_pose`` has moved the agents ``indices`` [M] int, which is no motion to pay for."""
+        """Update buffers after ``set_pose`` has moved agents ``indices`` [M] int, which is not a motion of theirs."""
         return None
 
     def update(self, state: TaskState, actions: np.ndarray, active: np.ndarray) -> None:
-        """Update memory after a move; called once per step, before any measure.
+        """Update buffers after a move; called once per step, before any measure.
 
         Args:
-            state: State after the move. The memory of other components may be that of the previous step.
+            state: State after the move. The buffers of other components may be those of the previous step.
             actions: [N] int64, or [N, D] float32 in a continuous action space.
             active: [N] bool, whether each environment acted. The others begin an episode in this step, are paused, or
                 have no episode left to run.
@@ -210,7 +210,7 @@ class Component(Protocol):
         return None
 
     def see(self, state: TaskState, images: Mapping[str, Image], rows: np.ndarray) -> None:
-        """Update memory with images of the agents ``rows`` [M] int, at their poses in the state.
+        """Update buffers with images of the agents ``rows`` [M] int, at their poses in the state.
 
         Called once per step and after resets; also for agents whose episode ends, with its last images, before the next
         one begins. It may be called again with the same images, which must not change anything.

@@ -12,11 +12,11 @@ from gymnasium.vector.utils import batch_space
 
 from gym_batchnav.geometry import Camera
 from gym_batchnav.render.api import SENSOR_FORMATS
-from gym_batchnav.state import NUM_ACTIONS, MemoryRows, locked, rows_of
+from gym_batchnav.state import NUM_ACTIONS, BufferRows, locked, rows_of
 from gym_batchnav.system.numbers import is_number
 from gym_batchnav.task.api import Component, Image, Measure, Sensor, Task, TaskState
 
-_COMMON = ("memory", "begin", "update")
+_COMMON = ("buffers", "begin", "update")
 _REQUIRED = {  # attributes of an object of each role
     "task": (*_COMMON, "sensors", "measures", "success_distance", "sampler", "reward", "terminated"),
     "sensor": (*_COMMON, "name", "space", "observe"),
@@ -121,32 +121,32 @@ class Components:
         """The keys of the images that components read, each once."""
         return tuple(dict.fromkeys(key for one in self._all for key in getattr(one, "images", ())))
 
-    def memory_nbytes(self) -> int:
-        """Return the bytes of the components' memory per environment."""
-        given = [one.memory(1) for one in self._all]
+    def buffers_nbytes(self) -> int:
+        """Return the bytes of the components' buffers per environment."""
+        given = [one.buffers(1) for one in self._all]
         arrays = [array for named in given if isinstance(named, Mapping) for array in named.values()]
         return sum(np.asarray(array).nbytes for array in arrays)
 
-    def memory(self, num_envs: int) -> dict[str, np.ndarray]:
-        """Return zeroed memory of all components for N environments, by name.
+    def buffers(self, num_envs: int) -> dict[str, np.ndarray]:
+        """Return zeroed buffers of all components for N environments, by name.
 
         Raises:
-            ValueError: Two components use the same name, or a component's memory is not an array of N rows of numbers.
+            ValueError: Two components use the same name, or a buffer is not an array of N rows of numbers.
         """
         arrays: dict[str, np.ndarray] = {}
         owners: dict[str, Component] = {}
         for one in self._all:
-            given = one.memory(num_envs)
+            given = one.buffers(num_envs)
             if not isinstance(given, Mapping):
-                raise ValueError(f"memory of {_kind(one)} is {_described(given)}: return a dict of arrays by name")
+                raise ValueError(f"buffers of {_kind(one)} is {_described(given)}: return a dict of arrays by name")
             for name, array in given.items():
                 if name in owners:
                     raise ValueError(
-                        f"memory {name!r} of both {_kind(owners[name])} and {_kind(one)}: rename it in one of them"
+                        f"buffers {name!r} of both {_kind(owners[name])} and {_kind(one)}: rename it in one of them"
                     )
                 if not _is_array(array, _NUMBERS) or array.shape[:1] != (num_envs,):
                     raise ValueError(
-                        f"memory {name!r} of {_kind(one)} is {_described(array)}: pass an array of numbers with "
+                        f"buffers {name!r} of {_kind(one)} is {_described(array)}: pass an array of numbers with "
                         f"{num_envs} rows"
                     )
                 # Copied, because a component may return the same array at every call.
@@ -154,17 +154,17 @@ class Components:
                 owners[name] = one
         return arrays
 
-    def check_memory(self, memory: Mapping[str, np.ndarray]) -> None:
-        """Raise ValueError if a component cannot continue from restored memory."""
+    def check_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
+        """Raise ValueError if a component cannot continue from restored buffers."""
         for one in self._all:
-            if hasattr(one, "check_memory"):
-                one.check_memory(memory)
+            if hasattr(one, "check_buffers"):
+                one.check_buffers(buffers)
 
     def begin(self, state: TaskState, indices: np.ndarray) -> None:
-        """Set the memory of environments ``indices`` [M] to zero and call ``begin`` of every component."""
+        """Set the buffers of environments ``indices`` [M] to zero and call ``begin`` of every component."""
         if len(indices) == 0:
             return
-        for array in state.memory.values():
+        for array in state.buffers.values():
             array[indices] = 0
         for one in self._all:
             one.begin(state, indices)
@@ -181,7 +181,7 @@ class Components:
         self._readings.clear()
         for one in self._all:
             one.update(state, actions, active)
-        self._readings.clear()  # readings during the updates may have used old memory
+        self._readings.clear()  # readings during the updates may have used old buffers
 
     def see(self, state: TaskState, images: Mapping[str, Image], rows: np.ndarray) -> None:
         """Call ``see`` of every component that reads images with those of the agents ``rows`` [M]."""
@@ -265,7 +265,7 @@ class Components:
                 state,
                 agents=rows_of(state.agents, rows),
                 episodes=rows_of(state.episodes, rows),
-                memory=MemoryRows(state.memory, rows),
+                buffers=BufferRows(state.buffers, rows),
                 reading=lambda name: self.reading(state, name),
             )
         readings = {name: self.reading(state, name) for name in self.sensors}

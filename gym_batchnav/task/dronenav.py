@@ -14,8 +14,8 @@ from gym_batchnav.episodes.samplers import EpisodeSampler
 from gym_batchnav.flight.agents import VELOCITY
 from gym_batchnav.system.numbers import check_finite, check_length
 from gym_batchnav.task.api import Measure, Sensor, Task, TaskState
-from gym_batchnav.task.goal_task import progress
 from gym_batchnav.task.measures import SPL, CollisionsCount, DistanceToGoal, PathLength, SoftSPL
+from gym_batchnav.task.pointnav import progress
 
 _ANY = np.finfo(np.float32).max
 
@@ -41,7 +41,7 @@ class BodyVelocity(Sensor):
 
     def observe(self, state: TaskState) -> np.ndarray:
         """Return the velocities [N, 3]."""
-        return to_body(state.memory[VELOCITY], state.agents.heading).astype(np.float32)
+        return to_body(state.buffers[VELOCITY], state.agents.heading).astype(np.float32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,19 +92,19 @@ class DroneNav(Task):
         if not isinstance(self.sampler, FlightEpisodes):
             raise ValueError(f"sampler={self.sampler!r}: pass a FlightEpisodes")
 
-    def memory(self, num_envs: int) -> dict[str, np.ndarray]:
-        """Return memory for the number of collisions before the last step."""
+    def buffers(self, num_envs: int) -> dict[str, np.ndarray]:
+        """Return buffers for the number of collisions before the last step."""
         return {"dronenav_collisions": np.zeros((num_envs, 2), np.int32)}
 
     def update(self, state: TaskState, actions: np.ndarray, active: np.ndarray) -> None:
         """Count the collisions of the step."""
-        counts = state.memory["dronenav_collisions"]
+        counts = state.buffers["dronenav_collisions"]
         counts[:, 0] = counts[:, 1]
         counts[:, 1] = state.episodes.num_collisions
 
     def reward(self, state: TaskState, measures: Mapping[str, np.ndarray]) -> np.ndarray:
         """Return the reward [N] float64 of the step."""
-        before, after = state.memory["dronenav_collisions"].T
+        before, after = state.buffers["dronenav_collisions"].T
         reward = self.step_reward + progress(state.episodes) + self.success_reward * self._reached(state)
         return reward + self.collision_reward * (after > before)
 

@@ -1,4 +1,4 @@
-"""Explore: visit as much of a home as possible within the time limit; and measures of the area that was covered."""
+"""Explore and Flee: see as much of a home as possible, or go as far from the start; and measures of both."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from gym_batchnav.navmesh.mesh import NavMesh
-from gym_batchnav.system.numbers import check_between, check_finite, check_length, check_positive
+from gym_batchnav.system.numbers import check_between, check_finite, check_flags, check_length, check_positive
 from gym_batchnav.task.api import Measure, Task, TaskState
 from gym_batchnav.task.measures import CollisionsCount, PathLength
 from gym_batchnav.task.sensors import GPS, Compass
@@ -35,8 +35,8 @@ class CellsVisited(Measure):
         """Raise ValueError unless cells have a positive size."""
         check_length(cell_size=self.cell_size)
 
-    def memory(self, num_envs: int) -> dict[str, np.ndarray]:
-        """Return memory for the visited cells, their number, and the number that the last step added."""
+    def buffers(self, num_envs: int) -> dict[str, np.ndarray]:
+        """Return buffers for the visited cells, their number, and the number that the last step added."""
         return {
             "visited": np.zeros((num_envs, _SIDE, _SIDE), bool),
             "cells_visited": np.zeros(num_envs, np.int32),
@@ -46,7 +46,7 @@ class CellsVisited(Measure):
     def begin(self, state: TaskState, indices: np.ndarray) -> None:
         """Mark the cell of the start as visited. It is counted, but not as found by a step."""
         self._visit(state, indices)
-        state.memory["cells_found"][indices] = 0
+        state.buffers["cells_found"][indices] = 0
 
     def update(self, state: TaskState, actions: np.ndarray, active: np.ndarray) -> None:
         """Mark the agents' current cells as visited."""
@@ -54,13 +54,13 @@ class CellsVisited(Measure):
 
     def measure(self, state: TaskState) -> np.ndarray:
         """Return the counts [N]."""
-        return state.memory["cells_visited"]
+        return state.buffers["cells_visited"]
 
     def _visit(self, state: TaskState, indices: np.ndarray) -> None:
-        """Mark the cells of agents ``indices`` [M] in their memory."""
-        found = _visit_cells(state.memory["visited"], state.agents.position, self.cell_size, indices)
-        state.memory["cells_found"][indices] = found
-        state.memory["cells_visited"][indices] += found
+        """Mark the cells of agents ``indices`` [M] in their buffers."""
+        found = _visit_cells(state.buffers["visited"], state.agents.position, self.cell_size, indices)
+        state.buffers["cells_found"][indices] = found
+        state.buffers["cells_visited"][indices] += found
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +82,8 @@ class Coverage(Measure):
         """Raise ValueError unless cells have a positive size."""
         check_length(cell_size=self.cell_size)
 
-    def memory(self, num_envs: int) -> dict[str, np.ndarray]:
-        """Return memory for the covered cells, their number, and the number of walkable cells."""
+    def buffers(self, num_envs: int) -> dict[str, np.ndarray]:
+        """Return buffers for the covered cells, their number, and the number of walkable cells."""
         return {
             "covered": np.zeros((num_envs, _SIDE, _SIDE), bool),
             "cells_covered": np.zeros(num_envs, np.int64),
@@ -98,7 +98,7 @@ class Coverage(Measure):
             rows = rows[beginning[rows]]
             if len(rows):
                 counts = walkable_cells(navmesh, self.cell_size)
-                state.memory["cells_walkable"][rows] = counts[navmesh.polygon_island[state.agents.polygon[rows]]]
+                state.buffers["cells_walkable"][rows] = counts[navmesh.polygon_island[state.agents.polygon[rows]]]
         self._visit(state, indices)
 
     def update(self, state: TaskState, actions: np.ndarray, active: np.ndarray) -> None:
@@ -107,12 +107,12 @@ class Coverage(Measure):
 
     def measure(self, state: TaskState) -> np.ndarray:
         """Return the fractions [N]; at most 1, even if ``set_pose`` has moved an agent to another island."""
-        return np.minimum(1.0, state.memory["cells_covered"] / np.maximum(1, state.memory["cells_walkable"]))
+        return np.minimum(1.0, state.buffers["cells_covered"] / np.maximum(1, state.buffers["cells_walkable"]))
 
     def _visit(self, state: TaskState, indices: np.ndarray) -> None:
-        """Mark the cells of agents ``indices`` [M] in their memory."""
-        found = _visit_cells(state.memory["covered"], state.agents.position, self.cell_size, indices)
-        state.memory["cells_covered"][indices] += found
+        """Mark the cells of agents ``indices`` [M] in their buffers."""
+        found = _visit_cells(state.buffers["covered"], state.agents.position, self.cell_size, indices)
+        state.buffers["cells_covered"][indices] += found
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +142,8 @@ class AreaSeen(Measure):
         check_positive(fan_deg=self.fan_deg)
         check_between(0, 360, fan_deg=self.fan_deg)
 
-    def memory(self, num_envs: int) -> dict[str, np.ndarray]:
-        """Return memory for the cells that were seen and their number."""
+    def buffers(self, num_envs: int) -> dict[str, np.ndarray]:
+        """Return buffers for the cells that were seen and their number."""
         return {"seen": np.zeros((num_envs, _SIDE, _SIDE), bool), "cells_seen": np.zeros(num_envs, np.int64)}
 
     def begin(self, state: TaskState, indices: np.ndarray) -> None:
@@ -158,7 +158,7 @@ class AreaSeen(Measure):
 
     def measure(self, state: TaskState) -> np.ndarray:
         """Return the areas [N]."""
-        return state.memory["cells_seen"] * self.cell_size**2
+        return state.buffers["cells_seen"] * self.cell_size**2
 
     def _look(self, state: TaskState, looking: np.ndarray) -> None:
         """Mark the cells that the agents of a mask [N] bool see."""
@@ -176,9 +176,9 @@ class AreaSeen(Measure):
             metres = np.minimum(along, free[:, :, None])  # [M, R, S]
             x = np.floor((position[:, 0, None, None] - np.sin(angles)[:, :, None] * metres) / self.cell_size)
             z = np.floor((position[:, 2, None, None] - np.cos(angles)[:, :, None] * metres) / self.cell_size)
-            seen = state.memory["seen"]
+            seen = state.buffers["seen"]
             seen[rows[:, None, None], x.astype(np.int64) % _SIDE, z.astype(np.int64) % _SIDE] = True
-            state.memory["cells_seen"][rows] = seen[rows].sum(axis=(1, 2))
+            state.buffers["cells_seen"][rows] = seen[rows].sum(axis=(1, 2))
 
 
 def _visit_cells(visited: np.ndarray, position: np.ndarray, cell_size: float, indices: np.ndarray) -> np.ndarray:
@@ -252,7 +252,88 @@ class Explore(Task):
 
     def reward(self, state: TaskState, measures: Mapping[str, np.ndarray]) -> np.ndarray:
         """Return the reward [N] float64 of the step."""
-        return self.cell_reward * state.memory["cells_found"]
+        return self.cell_reward * state.buffers["cells_found"]
+
+    def terminated(self, state: TaskState, measures: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Return False everywhere: only the time limit ends an episode."""
+        return np.zeros(state.num_envs, bool)
+
+
+@dataclass(frozen=True, slots=True)
+class DistanceFromStart(Measure):
+    """Distance [N] float64, metres, from each agent's start; inf if there is no path, for example after ``set_pose``.
+
+    Attributes:
+        geodesic: Measure along the shortest path; False for the straight line, which is faster to compute.
+    """
+
+    geodesic: bool = True
+
+    name = "distance_from_start"
+
+    def __post_init__(self) -> None:
+        """Raise ValueError unless ``geodesic`` is a bool."""
+        check_flags(geodesic=self.geodesic)
+
+    def buffers(self, num_envs: int) -> dict[str, np.ndarray]:
+        """Return buffers for the distance and its change in the last step."""
+        return {"distance_from_start": np.zeros(num_envs), "distance_gained": np.zeros(num_envs)}
+
+    def placed(self, state: TaskState, indices: np.ndarray) -> None:
+        """Measure the distances from the starts."""
+        state.buffers["distance_from_start"][indices] = self._distances(state)[indices]
+
+    def update(self, state: TaskState, actions: np.ndarray, active: np.ndarray) -> None:
+        """Measure the distances from the starts."""
+        before = state.buffers["distance_from_start"].copy()
+        now = self._distances(state)
+        known = np.isfinite(before) & np.isfinite(now)
+        state.buffers["distance_from_start"][:] = now
+        state.buffers["distance_gained"][:] = np.subtract(now, before, out=np.zeros_like(now), where=known)
+
+    def measure(self, state: TaskState) -> np.ndarray:
+        """Return the distances [N]."""
+        return state.buffers["distance_from_start"]
+
+    def _distances(self, state: TaskState) -> np.ndarray:
+        """Return the distances [N] from start to agent, metres."""
+        start = state.episodes.start
+        position = state.agents.position
+        if not self.geodesic:
+            return np.linalg.norm(position.astype(np.float64) - start, axis=1)
+        distance = np.empty(state.num_envs)
+        for navmesh, rows in state.by_scene():
+            distance[rows] = navmesh.geodesic_distance(start[rows], position[rows], state.geodesic)
+        return distance
+
+
+@dataclass(frozen=True, slots=True)
+class Flee(Task):
+    """The paper's Flee task: move as far as possible from the start within ``max_episode_steps``. STOP does nothing.
+
+    The reward of a step is the increase of the distance from the start, in metres.
+
+    Attributes:
+        geodesic: Measure along shortest paths; False for straight lines.
+    """
+
+    geodesic: bool = True
+
+    sensors = (GPS(), Compass())
+    has_goal = False
+
+    def __post_init__(self) -> None:
+        """Raise ValueError unless ``geodesic`` is a bool."""
+        check_flags(geodesic=self.geodesic)
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:  # type: ignore[override]  # a constant that depends on a field
+        """The measures ``distance_from_start``, ``path_length`` and ``collisions_count``."""
+        return DistanceFromStart(self.geodesic), PathLength(), CollisionsCount()
+
+    def reward(self, state: TaskState, measures: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Return the reward [N] float64 of the step."""
+        return state.buffers["distance_gained"]
 
     def terminated(self, state: TaskState, measures: Mapping[str, np.ndarray]) -> np.ndarray:
         """Return False everywhere: only the time limit ends an episode."""

@@ -12,7 +12,7 @@ from gym_batchnav.episodes.objects import CATEGORIES
 from gym_batchnav.episodes.samplers import ObjectEpisodes
 from gym_batchnav.geometry import Camera
 from gym_batchnav.task.api import Sensor, TaskState
-from gym_batchnav.task.goal_task import GoalTask
+from gym_batchnav.task.pointnav import GoalTask
 
 
 class GoalPicture(Sensor):
@@ -42,13 +42,13 @@ class GoalPicture(Sensor):
         """The space of one picture."""
         return Box(0, 255, (self.camera.height, self.camera.width, 3), np.uint8)
 
-    def memory(self, num_envs: int) -> dict[str, np.ndarray]:
-        """Return memory for the pictures."""
+    def buffers(self, num_envs: int) -> dict[str, np.ndarray]:
+        """Return buffers for the pictures."""
         return {self.name: np.zeros((num_envs, *self.space.shape), np.uint8)}
 
     def observe(self, state: TaskState) -> np.ndarray:
         """Return the pictures [N, H, W, 3]."""
-        return state.memory[self.name]
+        return state.buffers[self.name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class ImageGoal(GoalPicture):
         """Draw the pictures."""
         heading = (state.uniform(self.name, 1)[indices, 0] * 2 - 1) * np.pi
         slots = state.agents.slot[indices]
-        state.memory[self.name][indices] = state.pictures(slots, state.episodes.goal[indices], heading, self.camera)
+        state.buffers[self.name][indices] = state.pictures(slots, state.episodes.goal[indices], heading, self.camera)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class InstanceImageGoal(GoalPicture):
             self.camera,
             episodes.target[indices],
         )
-        state.memory[self.name][indices] = pictures
+        state.buffers[self.name][indices] = pictures
 
 
 @dataclass(frozen=True, slots=True)

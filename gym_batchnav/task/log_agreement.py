@@ -52,19 +52,19 @@ class MeanDisplacement(_Displacement):
 
     name = "mean_displacement"
 
-    def memory(self, num_envs: int) -> dict[str, np.ndarray]:
+    def buffers(self, num_envs: int) -> dict[str, np.ndarray]:
         """Return the sums of the distances, metres."""
         return {"sum_of_displacements": np.zeros(num_envs)}
 
     def update(self, state: TaskState, actions: np.ndarray, active: np.ndarray) -> None:
         """Add the distances after a step."""
         counts = active & (state.episodes.num_steps < len(self.path))
-        state.memory["sum_of_displacements"] += np.where(counts, self._distance(state), 0.0)
+        state.buffers["sum_of_displacements"] += np.where(counts, self._distance(state), 0.0)
 
     def measure(self, state: TaskState) -> np.ndarray:
         """Return the means [N]; 0 before the first step."""
         steps = np.minimum(state.episodes.num_steps, len(self.path) - 1)
-        return state.memory["sum_of_displacements"] / np.maximum(steps, 1)
+        return state.buffers["sum_of_displacements"] / np.maximum(steps, 1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from gymnasium.spaces import Box
 
+from gym_batchnav.geometry import to_agent_frame
 from gym_batchnav.system.numbers import check_counts, check_finite, check_length
 from gym_batchnav.task.api import Measure, Sensor, Task, TaskState
-from gym_batchnav.task.crowd import BodyCollisions, shared_worlds, turned
 from gym_batchnav.task.measures import CollisionsCount, PathLength
+from gym_batchnav.task.socialnav import BodyCollisions, shared_worlds
 
 FAR = 30.0  # metres; the distance of agents between which there is no path
 
@@ -52,7 +53,7 @@ class Players(Sensor):
         team = np.where(runs[others] == runs[:, None], 1, -1)
         there = worlds.state.present[:, :size][:, others].reshape(-1, size - 1)
         out = np.empty((len(way), size - 1, 3), np.float32)
-        out[..., :2] = turned(way, state.agents.heading)
+        out[..., 0], out[..., 1] = to_agent_frame(way, state.agents.heading[:, None])
         out[..., 2] = np.tile(team, (len(position), 1))
         out[~there] = 0
         return out
@@ -72,8 +73,8 @@ class PathToOthers(Measure):
 
     name = "path_to_others"
 
-    def memory(self, num_envs: int) -> dict[str, np.ndarray]:
-        """Return memory for the distance and its change in the last step."""
+    def buffers(self, num_envs: int) -> dict[str, np.ndarray]:
+        """Return buffers for the distance and its change in the last step."""
         return {self.name: np.zeros(num_envs), "path_gained": np.zeros(num_envs)}
 
     def begin(self, state: TaskState, indices: np.ndarray) -> None:
@@ -81,7 +82,7 @@ class PathToOthers(Measure):
         size = shared_worlds(state, "PathToOthers()").num_agents
         chosen = np.isin(np.arange(state.num_envs // size), indices // size)
         rows = np.repeat(chosen, size)
-        state.memory[self.name][rows] = self._distances(state, state.agents.position, chosen)[rows]
+        state.buffers[self.name][rows] = self._distances(state, state.agents.position, chosen)[rows]
 
     placed = begin
 
@@ -89,17 +90,17 @@ class PathToOthers(Measure):
         """Measure the distances now."""
         before = self._before(state)
         now = self._distances(state, state.agents.position)
-        state.memory[self.name][:] = now
-        state.memory["path_gained"][:] = np.where(active, now - before, 0)
+        state.buffers[self.name][:] = now
+        state.buffers["path_gained"][:] = np.where(active, now - before, 0)
 
     def measure(self, state: TaskState) -> np.ndarray:
         """Return the distances [N]."""
-        return state.memory[self.name]
+        return state.buffers[self.name]
 
     def _before(self, state: TaskState) -> np.ndarray:
-        """Return the distances [N] before the step, to those that are still there: who left is no loss of distance."""
+        """Return the distances [N] before the step to agents still present, so that a departure changes no reward."""
         worlds = shared_worlds(state, "PathToOthers()")
-        before = state.memory[self.name].copy()
+        before = state.buffers[self.name].copy()
         left: np.ndarray = np.any(~worlds.state.present[:, : worlds.num_agents], axis=1)
         if left.any():
             previous = np.ascontiguousarray(worlds.state.previous[:, : worlds.num_agents]).reshape(-1, 3)
@@ -147,28 +148,28 @@ class Caught(Measure):
 
     name = "caught"
 
-    def memory(self, num_envs: int) -> dict[str, np.ndarray]:
-        """Return memory for the result, and for the runners that were caught in the last step."""
+    def buffers(self, num_envs: int) -> dict[str, np.ndarray]:
+        """Return buffers for the result, and for the runners that were caught in the last step."""
         return {self.name: np.zeros(num_envs, bool), "catches": np.zeros(num_envs, np.int32)}
 
     def update(self, state: TaskState, actions: np.ndarray, active: np.ndarray) -> None:
-        """Look who is caught."""
+        """Update which runners have been caught."""
         worlds = shared_worlds(state, "Caught()")
         size = worlds.num_agents
         gaps = worlds.gaps()[:, :size].reshape(-1, size, size)
         held = (gaps[:, : self.num_runners, self.num_runners :] <= self.catch_distance).any(axis=2)
-        caught = state.memory[self.name].reshape(-1, size)
+        caught = state.buffers[self.name].reshape(-1, size)
         acted = active.reshape(-1, size)[:, : self.num_runners]
         new = np.logical_and(held, ~caught[:, : self.num_runners]) & acted
         caught[:, : self.num_runners] |= new
         caught[:, self.num_runners :] = caught[:, : self.num_runners].all(axis=1, keepdims=True)
-        catches = state.memory["catches"].reshape(-1, size)
+        catches = state.buffers["catches"].reshape(-1, size)
         catches[:, : self.num_runners] = new
         catches[:, self.num_runners :] = new.sum(axis=1)[:, None]
 
     def measure(self, state: TaskState) -> np.ndarray:
         """Return the results [N]."""
-        return state.memory[self.name]
+        return state.buffers[self.name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +187,7 @@ class Met(Measure):
     def measure(self, state: TaskState) -> np.ndarray:
         """Return the results [N]."""
         size = shared_worlds(state, "Met()").num_agents
-        farthest = state.memory[PathToOthers.name].reshape(-1, size).max(axis=1)
+        farthest = state.buffers[PathToOthers.name].reshape(-1, size).max(axis=1)
         return np.repeat(farthest < self.meet_distance, size)
 
 
@@ -245,7 +246,7 @@ class Tag(Task):
 
     def reward(self, state: TaskState, measures: Mapping[str, np.ndarray]) -> np.ndarray:
         """Return the reward [N] float64 of the step."""
-        chase = -self.chase_reward * state.memory["path_gained"] + self.catch_reward * state.memory["catches"]
+        chase = -self.chase_reward * state.buffers["path_gained"] + self.catch_reward * state.buffers["catches"]
         return np.where(np.tile(self.is_runner, state.num_envs // self.num_agents), -chase, chase)
 
     def terminated(self, state: TaskState, measures: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -293,7 +294,7 @@ class Rendezvous(Task):
 
     def reward(self, state: TaskState, measures: Mapping[str, np.ndarray]) -> np.ndarray:
         """Return the reward [N] float64 of the step."""
-        return self.step_reward - state.memory["path_gained"] + self.meet_reward * measures["met"]
+        return self.step_reward - state.buffers["path_gained"] + self.meet_reward * measures["met"]
 
     def terminated(self, state: TaskState, measures: Mapping[str, np.ndarray]) -> np.ndarray:
         """Return whether all agents [N] bool of a world have met."""

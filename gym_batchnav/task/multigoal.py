@@ -11,8 +11,8 @@ from gymnasium.spaces import Box
 from gym_batchnav.episodes.samplers import TourEpisodes
 from gym_batchnav.system.numbers import check_finite, check_length
 from gym_batchnav.task.api import Measure, Sensor, Task, TaskState
-from gym_batchnav.task.goal_task import progress
 from gym_batchnav.task.measures import SPL, CollisionsCount, DistanceToGoal, PathLength, efficiency
+from gym_batchnav.task.pointnav import progress
 from gym_batchnav.task.sensors import PointGoal
 
 

@@ -12,7 +12,7 @@ from gym_batchnav.episodes.objects import CATEGORIES
 from gym_batchnav.episodes.samplers import ObjectEpisodes
 from gym_batchnav.system.numbers import check_counts
 from gym_batchnav.task.api import Sensor, TaskState
-from gym_batchnav.task.goal_task import GoalTask
+from gym_batchnav.task.pointnav import GoalTask
 from gym_batchnav.task.sensors import GPS, Compass
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete, Space
 from gymnasium.vector.utils import batch_space
 
-from gym_batchnav.geometry import polar_goals
+from gym_batchnav.geometry import polar_goals, to_agent_frame, wrap_angle
 from gym_batchnav.state import NUM_ACTIONS
 from gym_batchnav.system.numbers import check_counts, check_length
 from gym_batchnav.task.api import Sensor, TaskState
@@ -55,12 +55,7 @@ class GPS(Sensor):
     def observe(self, state: TaskState) -> np.ndarray:
         """Return the positions [N, 2]."""
         offset = state.agents.position - state.episodes.start
-        heading = state.episodes.start_heading
-        cos = np.cos(heading)
-        sin = np.sin(heading)
-        ahead = -sin * offset[:, 0] - cos * offset[:, 2]
-        right = cos * offset[:, 0] - sin * offset[:, 2]
-        return np.stack([ahead, right], axis=-1)
+        return np.stack(to_agent_frame(offset, state.episodes.start_heading), axis=-1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +68,7 @@ class Compass(Sensor):
     def observe(self, state: TaskState) -> np.ndarray:
         """Return the angles [N, 1]."""
         turned = state.agents.heading.astype(np.float64) - state.episodes.start_heading
-        return ((turned + np.pi) % (2 * np.pi) - np.pi).astype(np.float32)[:, None]
+        return wrap_angle(turned).astype(np.float32)[:, None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,20 +139,20 @@ class PreviousAction(Sensor):
         """Return the sensor for actions in a space."""
         return PreviousAction(Discrete(1 + int(space.n)) if isinstance(space, Discrete) else space)
 
-    def memory(self, num_envs: int) -> dict[str, np.ndarray]:
-        """Return memory for the reading, which is 0 when an episode begins."""
+    def buffers(self, num_envs: int) -> dict[str, np.ndarray]:
+        """Return buffers for the reading, which is 0 when an episode begins."""
         return {self.name: np.zeros((num_envs, *(self.space.shape or ())), self.space.dtype)}
 
-    def check_memory(self, memory: Mapping[str, np.ndarray]) -> None:
+    def check_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
         """Raise ValueError unless the readings are in the space."""
-        if not batch_space(self.space, len(memory[self.name])).contains(memory[self.name]):
+        if not batch_space(self.space, len(buffers[self.name])).contains(buffers[self.name]):
             raise ValueError(f"state array {self.name!r} has readings outside {self.space}")
 
     def update(self, state: TaskState, actions: np.ndarray, active: np.ndarray) -> None:
         """Store the actions."""
         offset = 1 if isinstance(self.space, Discrete) else 0
-        state.memory[self.name][active] = actions[active] + offset
+        state.buffers[self.name][active] = actions[active] + offset
 
     def observe(self, state: TaskState) -> np.ndarray:
         """Return the actions [N] or [N, D]."""
-        return state.memory[self.name]
+        return state.buffers[self.name]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.evaluation.agents import uniform_draws
 from gym_batchnav.evaluation.records import is_known, value_of
 from gym_batchnav.evaluation.world import PolicyAbout, check_world, policy_actions

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.train.advantages import explained_variance, gae, standardize
 from gym_batchnav.train.imitation import expert_share, imitation_loss, make_teacher
 from gym_batchnav.train.lamb import EPSILON, Lamb, decay_groups, lamb_groups, learning_rate, scaled_learning_rate

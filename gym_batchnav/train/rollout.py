@@ -12,7 +12,7 @@ import torch
 from gymnasium.vector import AutoresetMode
 from torch import Tensor
 
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.evaluation.agents import Agent
 from gym_batchnav.evaluation.world import policy_actions
 from gym_batchnav.train.imitation import make_teacher

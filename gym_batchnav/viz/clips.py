@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from gym_batchnav.actions.flight import FlightActions
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.library.prepare import AnyNavigation
 from gym_batchnav.viz.floors import storey_at
 from gym_batchnav.viz.maps import Goals, TopDownMap, draw_agents, draw_trajectories, section_map, storey_map

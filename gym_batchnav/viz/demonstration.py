@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from gymnasium.spaces import Discrete
 
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.evaluation.loop import EpisodeLoop
 from gym_batchnav.state import NUM_ACTIONS, Action
 from gym_batchnav.system.wording import counted

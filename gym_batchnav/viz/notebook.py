@@ -17,8 +17,8 @@ from PIL import Image
 
 from gym_batchnav.actions.api import Actions
 from gym_batchnav.actions.discrete import DiscreteActions
-from gym_batchnav.env.batch_env import BatchNavEnv
-from gym_batchnav.env.rig import key_of
+from gym_batchnav.env.batch import BatchNavEnv
+from gym_batchnav.env.cameras import key_of
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings

@@ -13,7 +13,7 @@ from gym_batchnav.render.api import Renderer
 from gym_batchnav.viz.sheets import sensor_picture
 
 if TYPE_CHECKING:
-    from gym_batchnav.env.batch_env import BatchNavEnv
+    from gym_batchnav.env.batch import BatchNavEnv
 
 SKY = (201, 219, 235)
 _FAR = 1e6  # metres

@@ -23,7 +23,7 @@ MAX_LOG_BYTES = 2**28
 MAX_STEPS = 10**6
 HURRY = 1.5  # a reactive body walks at most this much faster than it ever did in the log
 WINDOW = 16  # rows of the log by which a reactive body may get on in a step
-PARTS = ("agents", "episodes", "memory", "worlds")  # of a state
+PARTS = ("agents", "episodes", "buffers", "worlds")  # of a state
 _ARRAYS = ("radius", "position", "heading", "present", "actions")
 _MAX_ARRAYS = 1000  # of a file
 _STATE = "state."  # before the names of the arrays of the state, in a file
@@ -148,7 +148,7 @@ class WorldLog:
         """Return the log of the arrays of a file."""
         if _text(arrays["format"]) != _FORMAT:
             raise ValueError(f"it is not a {_FORMAT!r}")
-        state: dict[str, dict[str, np.ndarray]] = {"memory": {}}
+        state: dict[str, dict[str, np.ndarray]] = {"buffers": {}}
         for key, array in arrays.items():
             if key.startswith(_STATE):
                 part, _, name = key.removeprefix(_STATE).partition(".")
@@ -168,7 +168,7 @@ class WorldLog:
     def _check_state(self) -> None:
         """Raise ValueError unless the state has rows of numbers for this world, and finite poses."""
         unknown = set(self.state) - set(PARTS)
-        missing = {"agents", "episodes", "memory"} - set(self.state)
+        missing = {"agents", "episodes", "buffers"} - set(self.state)
         if unknown or missing:
             raise ValueError(f"the state has parts {sorted(self.state)}: expected {', '.join(PARTS)}")
         if not self.has_world and self.num_bodies > 1:
@@ -200,7 +200,7 @@ def _text(array: np.ndarray) -> str:
 
 
 def _read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """Return the arrays of a file that ``numpy.savez`` wrote; no more memory is taken than the file has."""
+    """Return the arrays of a file that ``numpy.savez`` wrote; no more buffers is taken than the file has."""
     size = path.stat().st_size
     if size > MAX_LOG_BYTES:
         raise ValueError(f"it has {size} bytes: a log has at most {MAX_LOG_BYTES}")

@@ -42,7 +42,7 @@ class Flock:
         self.actions = FlightActions(**settings)
         count = len(position)
         self.movers = self.actions.make_agents(1)
-        self.movers.use_memory(self.movers.memory(count))
+        self.movers.use_buffers(self.movers.buffers(count))
         self.movers.set_slot(0, air)
         self.state = agent_state(count)
         self.state.position[:] = position
@@ -194,7 +194,7 @@ def test_where_there_is_no_path_the_follower_hovers(air):
 
 def test_an_empty_slot_moves_nobody_and_has_no_paths():
     movers = FlightAgents(2, FlightActions().dynamics)
-    movers.use_memory(movers.memory(3))
+    movers.use_buffers(movers.buffers(3))
     state = agent_state(3)
     flock = FlightActions().decode(np.ones((3, 4), np.float32))
     out = np.zeros(3, np.float32)
@@ -210,7 +210,7 @@ def test_an_empty_slot_moves_nobody_and_has_no_paths():
 )
 def test_arrays_that_kernels_could_not_fly_are_refused(name, array):
     movers = FlightAgents(1, FlightActions().dynamics)
-    movers.use_memory(movers.memory(3))
+    movers.use_buffers(movers.buffers(3))
     arrays = {"active": np.ones(3, bool), name: array}
     active = arrays.pop("active")
     state = replace(agent_state(3), **arrays)
@@ -247,6 +247,6 @@ def test_actions_are_checked():
 
 def test_velocities_of_another_number_of_agents_are_refused(air):
     flock = Flock(air, [[0.0, 1.0, 0.0]])
-    flock.movers.use_memory(flock.movers.memory(0))
-    with pytest.raises(TypeError, match="call use_memory with arrays of 1 agents"):
+    flock.movers.use_buffers(flock.movers.buffers(0))
+    with pytest.raises(TypeError, match="call use_buffers with arrays of 1 agents"):
         flock.step([0, 0, 0, 0])

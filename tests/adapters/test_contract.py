@@ -9,7 +9,7 @@ import pytest
 from adapter_drivers import DRIVERS, GOAL
 from libraries import require
 
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 
 N = 5
 

@@ -14,7 +14,7 @@ from pettingzoo.test import parallel_api_test, parallel_seed_test
 from pettingzoo.utils import parallel_to_aec
 
 from gym_batchnav.adapters.pettingzoo import PettingZooEnv
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.env.config import Episodes
 from gym_batchnav.env.flat import ScanObservation
 from gym_batchnav.geometry import Camera

@@ -15,7 +15,7 @@ from stable_baselines3.common.vec_env import VecMonitor
 
 from gym_batchnav.adapters.sb3 import SB3VecEnv
 from gym_batchnav.adapters.sb3_worlds import WorldDictRolloutBuffer
-from gym_batchnav.env.tasks import make_tag
+from gym_batchnav.env.ids import make_batch
 from gym_batchnav.task.meeting import Tag
 from gym_batchnav.worlds.selfplay import SelfPlay
 
@@ -141,7 +141,9 @@ def test_steps_of_those_who_wait_are_left_out(make):
 
 def test_learners_of_self_play_keep_the_steps_in_which_they_acted(library, tmp_path, opened):
     given = {"library": library, "sensors": (), "episodes": 30, "max_episode_steps": LIMIT}
-    batch = opened(make_tag(N, task=Tag(M, num_runners=2, catch_distance=1.0), autoreset_mode="same_step", **given))
+    batch = opened(
+        make_batch("Tag", N, task=Tag(M, num_runners=2, catch_distance=1.0), autoreset_mode="same_step", **given)
+    )
     play = SelfPlay(batch, [True, True, False], [lambda seen: np.ones(len(seen["players"]), int)])
     env = SB3VecEnv(RecordEpisodeStatistics(play))
     model = PPO(

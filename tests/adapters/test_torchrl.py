@@ -19,8 +19,8 @@ from torchrl.modules import ProbabilisticActor, ValueOperator
 from torchrl.objectives import ClipPPOLoss
 from torchrl.objectives.value import GAE
 
-from gym_batchnav.env.batch_env import BatchNavEnv
-from gym_batchnav.env.flat import make_scan
+from gym_batchnav.env.batch import BatchNavEnv
+from gym_batchnav.env.ids import make_batch
 from gym_batchnav.geometry import Camera
 
 N = 5
@@ -164,7 +164,7 @@ def test_next_step_is_refused_with_the_modes_that_work(make):
 def test_with_same_step_the_last_observation_of_a_flat_id_is_the_true_one(settings):
     torch.manual_seed(3)  # with these actions all episodes end in one step once
     flat = {**settings, "camera": Camera(width=16, height=1)}
-    env, twin = (make_scan(N, autoreset_mode=mode, **flat) for mode in ("same_step", "disabled"))
+    env, twin = (make_batch("PointNavScan", N, autoreset_mode=mode, **flat) for mode in ("same_step", "disabled"))
     wrapped = wrap(env)
     wrapped.set_seed(7)
     rollout = wrapped.rollout(T, break_when_any_done=False)

@@ -4,7 +4,7 @@ import numpy as np
 from gymnasium.wrappers.vector import RecordEpisodeStatistics
 
 from gym_batchnav.adapters.world import OneWorld
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 
 M = 3
 

@@ -54,14 +54,14 @@ class StepsNearWalls(Measure):
     name = "steps_near_walls"
     at_end = True
 
-    def memory(self, num_envs: int) -> dict[str, np.ndarray[Any, Any]]:
+    def buffers(self, num_envs: int) -> dict[str, np.ndarray[Any, Any]]:
         return {"near_walls": np.zeros(num_envs, np.int64)}
 
     def update(self, state: TaskState, actions: npt.NDArray[Any], active: npt.NDArray[np.bool_]) -> None:
-        state.memory["near_walls"] += active & (state.reading("clearance")[:, 0] < 0.3)
+        state.buffers["near_walls"] += active & (state.reading("clearance")[:, 0] < 0.3)
 
     def measure(self, state: TaskState) -> npt.NDArray[np.int64]:
-        return state.memory["near_walls"]
+        return state.buffers["near_walls"]
 
 
 class Stroll(Task):

@@ -16,7 +16,7 @@ from walks import assert_equal, walk
 
 import gym_batchnav  # noqa: F401 - registers the environments
 from gym_batchnav.actions.discrete import DiscreteActions
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.env.cameras import PICTURE_TARGETS
 from gym_batchnav.env.config import Episodes, Scenes
 from gym_batchnav.geometry import Camera
@@ -29,16 +29,11 @@ STOP, FORWARD, LEFT, RIGHT = range(4)
 
 
 @pytest.fixture
-def make(library, tmp_path):
-    made = []
-
+def make(library, opened):
     def make(num_envs=4, **kwargs):
-        made.append(BatchNavEnv(num_envs, **{"library": library, "episodes": 50, **kwargs}))
-        return made[-1]
+        return opened(BatchNavEnv(num_envs, **{"library": library, "episodes": 50, **kwargs}))
 
-    yield make
-    for env in made:
-        env.close()
+    return make
 
 
 class TestContract:
@@ -53,7 +48,7 @@ class TestContract:
             assert terminated.dtype == truncated.dtype == bool and reward.dtype == np.float64
             assert not (terminated & truncated).any()
 
-    def test_make_vec_and_make_give_the_batch_and_the_single(self, library, tmp_path):
+    def test_make_vec_and_make_give_the_batch_and_the_single(self, library):
         keywords = {"library": library, "episodes": 20}
         envs = gymnasium.make_vec("BatchNav/PointNav-v0", num_envs=5, **keywords)
         assert isinstance(envs.unwrapped, BatchNavEnv) and envs.num_envs == 5
@@ -194,7 +189,7 @@ class TestPhysics:
         assert env.episodes.distance[0] == pytest.approx(0, abs=1e-3)
         assert env.step(np.array([LEFT]))[1][0] == pytest.approx(-0.01, abs=1e-4)
 
-    def test_an_agent_put_on_another_island_is_infinitely_far_and_gets_no_progress(self, tmp_path):
+    def test_an_agent_put_on_another_island_is_infinitely_far_and_gets_no_progress(self):
         rooms = scene_of("rooms", box((0, 0, 0), (5, 2.6, 5), True), box((5.3, 0, 0), (10, 2.6, 5), True))
         env = BatchNavEnv(1, scenes=rooms, sensors=(), episodes=20)
         env.reset(seed=0)
@@ -204,7 +199,7 @@ class TestPhysics:
         assert info["distance_to_goal"][0] == np.inf and reward[0] == pytest.approx(-0.01)
         env.close()
 
-    def test_a_wider_agent_gets_a_navmesh_of_its_own(self, tmp_path):
+    def test_a_wider_agent_gets_a_navmesh_of_its_own(self):
         scene = box_room()
         scene = replace(scene, navmesh=NavMesh.build(scene.vertices, scene.triangles))
         areas = []
@@ -687,7 +682,7 @@ class TestWrongUse:
 
     def test_the_rays_of_lenses_count_as_memory(self, make, monkeypatch):
         small, large = (Camera(size, size, lens=Fisheye()) for size in (8, 1024))
-        monkeypatch.setattr("gym_batchnav.env.memory.available_memory", lambda: 200 * 2**20)
+        monkeypatch.setattr("gym_batchnav.env.config.available_memory", lambda: 200 * 2**20)
         make(1, camera=small)
         with pytest.raises(ValueError, match=r"and 27\d,\d{3},\d{3} together.*use a smaller camera"):
             make(1, camera=large)
@@ -751,7 +746,7 @@ class TestWrongUse:
         assert "episode_valid" not in env.step(np.array([LEFT, LEFT]))[4]
 
     def test_a_refused_environment_leaves_nothing_in_a_shared_library(self, library, make, tmp_path):
-        before = len(library._slots.preparers)
+        before = len(library._preparers)
         with pytest.raises(ValueError, match="twice"):
             make(1, renderer="twice")
         with pytest.raises(FileNotFoundError, match=r"^episodes='.*none\.json': there is no such file"):
@@ -760,7 +755,7 @@ class TestWrongUse:
         said = r"episodes= cannot be used: .*torn\.json: not a Habitat episode file"
         with pytest.warns(UserWarning, match=f"left out: {said}"), pytest.raises(ValueError, match=said):
             make(1, episodes=tmp_path / "torn.json")
-        assert len(library._slots.preparers) == before
+        assert len(library._preparers) == before
 
     @pytest.mark.parametrize(
         ("group", "wrong", "named"),
@@ -824,7 +819,7 @@ class TestErrorsOnTheWay:
         env.step(np.array([LEFT, LEFT]))  # environment 1 ends
         assert env.episodes.num_steps.tolist() == [0, 0] and not env.episodes.done.any()
 
-    def test_close_goes_through_with_everything(self, library, tmp_path, monkeypatch):
+    def test_close_goes_through_with_everything(self, library, monkeypatch):
         env = BatchNavEnv(1, library=library, episodes=5)
         env.reset()
         users = len(library._users)

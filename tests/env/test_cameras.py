@@ -6,10 +6,9 @@ from gymnasium.vector import AutoresetMode
 from rooms import box_room
 from walks import assert_equal
 
-from gym_batchnav.env.batch_env import BatchNavEnv
-from gym_batchnav.env.cameras import AgentCameras
+from gym_batchnav.env.batch import BatchNavEnv
+from gym_batchnav.env.cameras import AgentCameras, CameraRig
 from gym_batchnav.env.config import Scenes
-from gym_batchnav.env.rig import CameraRig
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.navmesh.agents import NavMeshAgents
@@ -21,17 +20,12 @@ ROTATING = {**RESIDENT, "scenes": Scenes(RESIDENT["scenes"], resident=2, rotate_
 
 
 @pytest.fixture
-def make(tmp_path):
-    made = []
-
+def make(opened):
     def make(**kwargs):
         keywords = {"camera": Camera(width=20, height=16), "renderer": "embree"}
-        made.append(BatchNavEnv(N, **{**keywords, **RESIDENT, "autoreset_mode": "disabled", **kwargs}))
-        return made[-1]
+        return opened(BatchNavEnv(N, **{**keywords, **RESIDENT, "autoreset_mode": "disabled", **kwargs}))
 
-    yield make
-    for env in made:
-        env.close()
+    return make
 
 
 def draw_all(env):

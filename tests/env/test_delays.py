@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from walks import assert_equal
 
 from gym_batchnav import BatchNavEnv, Camera, GaussianNoise, SensorTiming
-from gym_batchnav.env.config import EnvConfig
-from gym_batchnav.env.memory import bytes_per_environment
+from gym_batchnav.env.config import EnvConfig, bytes_per_environment
 from gym_batchnav.task.sensors import PreviousAction
 from gym_batchnav.testing import check_vector_env
 
@@ -17,18 +16,13 @@ GOAL = "pointgoal_with_gps_compass"
 
 
 @pytest.fixture
-def make(tmp_path, library):
-    made = []
-
+def make(library, opened):
     def make(**kwargs):
         keywords = {"library": library, "episodes": 20, "renderer": "embree"}
         keywords |= {"sensors": ("rgb", "depth", PreviousAction()), "camera": Camera(12, 8), **kwargs}
-        made.append(BatchNavEnv(N, **keywords))
-        return made[-1]
+        return opened(BatchNavEnv(N, **keywords))
 
-    yield make
-    for env in made:
-        env.close()
+    return make
 
 
 def copies(observation):
@@ -63,7 +57,7 @@ TIMINGS = st.dictionaries(
 
 @settings(max_examples=15)
 @given(timing=TIMINGS, mode=st.sampled_from(["next_step", "same_step", "disabled"]), seed=st.integers(0, 99))
-def test_observations_are_those_of_the_past(library, tmp_path_factory, timing, mode, seed):
+def test_observations_are_those_of_the_past(library, timing, mode, seed):
     keywords = {"library": library, "episodes": 20}
     keywords |= {"sensors": ("rgb", "depth", PreviousAction()), "camera": Camera(6, 4), "renderer": "embree"}
     delayed = BatchNavEnv(N, sensor_timing=timing, autoreset_mode=mode, **keywords)

@@ -7,7 +7,7 @@ import pytest
 from rays import highest_surface
 from rooms import box, box_room, scene_of
 
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.geometry import Camera, camera_to_world
 from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.library.prepare import NavigationPreparer, cached_drops
@@ -45,7 +45,7 @@ def spread_out(scene: Scene, **keywords: object) -> BatchNavEnv:
     "name",
     ["apartment_0", *(pytest.param(f"apartment_{index}", marks=pytest.mark.long) for index in range(1, 8))],
 )
-def test_in_the_shipped_apartments(name: str, tmp_path) -> None:
+def test_in_the_shipped_apartments(name: str) -> None:
     scene = load_scene(assets_dir() / f"{name}.glb")
     env = spread_out(scene, sensors=())
     check(heights_above_ground(env, scene))
@@ -55,7 +55,7 @@ def test_in_the_shipped_apartments(name: str, tmp_path) -> None:
 @pytest.mark.data
 @pytest.mark.parametrize("name", SHARED)
 @pytest.mark.slow
-def test_in_scenes_of_others(name: str, data_dir, tmp_path) -> None:
+def test_in_scenes_of_others(name: str, data_dir) -> None:
     scene = load_scene(data_dir / "scenes" / name)
     env = spread_out(scene, sensors=(), navmesh_settings=NavMeshSettings())
     check(heights_above_ground(env, scene))
@@ -79,7 +79,7 @@ def level_room() -> Scene:
 
 
 @pytest.mark.parametrize("cell_height", [0.2, 0.13])
-def test_in_a_level_room_it_is_exact(cell_height: float, tmp_path) -> None:
+def test_in_a_level_room_it_is_exact(cell_height: float) -> None:
     env = spread_out(
         level_room(), sensors=("depth",), camera=Camera(8, 8, hfov_deg=120, normalize_depth=False), renderer="embree",
         navmesh_settings=NavMeshSettings(cell_height=cell_height),
@@ -93,7 +93,7 @@ def test_in_a_level_room_it_is_exact(cell_height: float, tmp_path) -> None:
     env.close()
 
 
-def test_every_picture_is_taken_from_there(tmp_path) -> None:
+def test_every_picture_is_taken_from_there() -> None:
     camera = Camera(16, 16, hfov_deg=120, normalize_depth=False, max_depth=20)
     env = spread_out(
         box_room(), sensors=("depth",), camera=camera, renderer="embree", autoreset_mode="same_step",
@@ -123,7 +123,7 @@ def check_depth(depth: np.ndarray, camera: Camera) -> None:
     assert (np.abs(lowest - floor) < 1e-3).mean() > 0.5
 
 
-def test_standing_still_shows_the_same_and_positions_stay_on_the_navmesh(tmp_path) -> None:
+def test_standing_still_shows_the_same_and_positions_stay_on_the_navmesh() -> None:
     env = spread_out(box_room(), sensors=("depth",), renderer="embree")
     assert env.navmesh_of(0).is_navigable(env.agents.position, max_y_delta=1e-4).all()
     first = env.cameras.views(env.agents)

@@ -9,16 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rooms import box_room
 
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.env.flat import (
     SCAN_CAMERA,
     ImageObservation,
     ScanObservation,
     decode_goal,
     encode_goal,
-    make_image,
-    make_scan,
 )
+from gym_batchnav.env.ids import make_batch
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.scene.save import save_glb
@@ -29,15 +28,6 @@ SCAN = "BatchNav/PointNavScan-v0"
 IMAGE = "BatchNav/PointNavImage-v0"
 SMALL = Camera(width=8, height=6)
 SENSORS = (("rgb",), ("depth",), ("rgb", "depth"))
-
-
-@pytest.fixture
-def opened():
-    """Environments to close."""
-    made = []
-    yield lambda env: made.append(env) or env
-    for env in made:
-        env.close()
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +122,11 @@ def test_it_is_the_batch_with_other_observations(name, mode, keywords, opened):
 
 
 def test_the_image_is_read_back_within_what_is_stated(keywords, opened):
-    env = opened(make_image(64, camera=Camera(width=4, height=4, max_depth=5, normalize_depth=False), **keywords))
+    env = opened(
+        make_batch(
+            "PointNavImage", 64, camera=Camera(width=4, height=4, max_depth=5, normalize_depth=False), **keywords
+        )
+    )
     image, _ = env.reset(seed=0)
     seen = env.unwrapped.set_pose(env.unwrapped.agents.position, env.unwrapped.agents.heading)
     cos, sin, far = (image[:, 0, 0, channel].astype(float) for channel in (4, 5, 6))
@@ -162,7 +156,7 @@ def slow_image(seen, depth_scale):
 @pytest.mark.parametrize("sensors", SENSORS)
 def test_an_image_is_that_of_a_slow_twin_bit_for_bit(sensors, width, keywords, opened):
     camera = Camera(width=width, height=5, max_depth=7, normalize_depth=False)
-    env = opened(make_image(1, camera=camera, sensors=sensors, **keywords))
+    env = opened(make_batch("PointNavImage", 1, camera=camera, sensors=sensors, **keywords))
     rng = np.random.default_rng(0)
     shape = (50, 5, width)
     halves = ((rng.integers(0, 255, shape) + 0.5) * 7 / 255).astype(np.float32)  # where rounding is tender
@@ -179,7 +173,7 @@ def test_an_image_is_that_of_a_slow_twin_bit_for_bit(sensors, width, keywords, o
 
 def test_a_scan_reads_from_left_to_right(keywords, opened):
     library = SceneLibrary.from_scenes([box_room()])  # x from -4 to 4 metres, z from -3 to 3
-    env = opened(make_scan(1, **{**keywords, "library": library}))
+    env = opened(make_batch("PointNavScan", 1, **{**keywords, "library": library}))
     env.reset(seed=0)
     env.unwrapped.set_pose(np.array([[3.0, 0, 2.5]]), np.radians([80.0]))
     row = env.step(np.array([2]))[0][0]  # now it looks along -x, with the wall z = 3 half a metre to the left
@@ -197,11 +191,11 @@ def test_a_scan_reads_from_left_to_right(keywords, opened):
 @pytest.mark.parametrize(
     "mode", [AutoresetMode.NEXT_STEP, *(pytest.param(one, marks=pytest.mark.slow) for one in tuple(AutoresetMode)[1:])]
 )
-@pytest.mark.parametrize("make", [make_scan, make_image])
-def test_the_vector_checker_is_content(make, mode, keywords):
-    own = {} if make is make_scan else {"camera": SMALL}
+@pytest.mark.parametrize("name", ["PointNavScan", "PointNavImage"])
+def test_the_vector_checker_is_content(name, mode, keywords):
+    own = {} if name == "PointNavScan" else {"camera": SMALL}
     check_vector_env(
-        lambda: make(4, autoreset_mode=mode, max_episode_steps=9, **own, **keywords), steps=60, strict=True
+        lambda: make_batch(name, 4, autoreset_mode=mode, max_episode_steps=9, **own, **keywords), steps=60, strict=True
     )
 
 
@@ -237,10 +231,10 @@ def test_made_by_gymnasium_they_are_batches_with_a_spec(name, shape, file_keywor
     np.testing.assert_array_equal(again.reset(seed=0)[0], envs.reset(seed=0)[0])
 
 
-@pytest.mark.parametrize(("name", "make"), [(SCAN, make_scan), (IMAGE, make_image)])
-def test_a_single_environment_behaves_as_one_of_a_batch(name, make, keywords, opened):
-    one = opened(gymnasium.make(name, **keywords)).unwrapped
-    batch = opened(make(2, autoreset_mode="disabled", **keywords))
+@pytest.mark.parametrize("name", ["PointNavScan", "PointNavImage"])
+def test_a_single_environment_behaves_as_one_of_a_batch(name, keywords, opened):
+    one = opened(gymnasium.make(f"BatchNav/{name}-v0", **keywords)).unwrapped
+    batch = opened(make_batch(name, 2, autoreset_mode="disabled", **keywords))
     assert one.observation_space == batch.single_observation_space
     for seen, rows in ((one.reset(seed=6), batch.reset(seed=6)), (one.step(1), batch.step(np.array([1, 1])))):
         np.testing.assert_array_equal(seen[0], rows[0][0])
@@ -248,7 +242,7 @@ def test_a_single_environment_behaves_as_one_of_a_batch(name, make, keywords, op
 
 
 def test_returned_arrays_are_never_written_again(keywords, opened):
-    env = opened(make_scan(2, buffers=2, **keywords))
+    env = opened(make_batch("PointNavScan", 2, buffers=2, **keywords))
     kept = env.reset(seed=0)[0]
     copy = kept.copy()
     for _ in range(5):
@@ -260,20 +254,20 @@ def test_returned_arrays_are_never_written_again(keywords, opened):
 
 
 @pytest.mark.parametrize(
-    ("make", "wrong", "remedy"),
+    ("name", "wrong", "remedy"),
     [
-        (make_scan, {"camera": Camera()}, r"64x64 pixels.*height=1"),
-        (make_scan, {"camera": Camera(height=1, normalize_depth=False)}, "normalize_depth=False.*max_depth"),
-        (make_scan, {"sensors": ("rgb",)}, r"sensors=\('rgb',\).*PointNavImage-v0"),
-        (make_scan, {"sensors": ()}, r"sensors=\(\).*depth"),
-        (make_image, {"sensors": ("depth", "semantic")}, r"'semantic'\).*'rgb', 'depth' or both"),
-        (make_image, {"sensors": ()}, r"sensors=\(\).*'rgb', 'depth' or both"),
-        (make_image, {"obs_device": "cuda", "renderer": "auto"}, "obs_device='cuda'.*BatchNav/PointNav-v0"),
+        ("PointNavScan", {"camera": Camera()}, r"64x64 pixels.*height=1"),
+        ("PointNavScan", {"camera": Camera(height=1, normalize_depth=False)}, "normalize_depth=False.*max_depth"),
+        ("PointNavScan", {"sensors": ("rgb",)}, r"sensors=\('rgb',\).*PointNavImage-v0"),
+        ("PointNavScan", {"sensors": ()}, r"sensors=\(\).*depth"),
+        ("PointNavImage", {"sensors": ("depth", "semantic")}, r"'semantic'\).*'rgb', 'depth' or both"),
+        ("PointNavImage", {"sensors": ()}, r"sensors=\(\).*'rgb', 'depth' or both"),
+        ("PointNavImage", {"obs_device": "cuda", "renderer": "auto"}, "obs_device='cuda'.*BatchNav/PointNav-v0"),
     ],
 )
-def test_what_makes_no_sense_is_refused_with_the_remedy(make, wrong, remedy, keywords):
+def test_what_makes_no_sense_is_refused_with_the_remedy(name, wrong, remedy, keywords):
     with pytest.raises(ValueError, match=remedy):
-        make(2, **{**keywords, **wrong})
+        make_batch(name, 2, **{**keywords, **wrong})
 
 
 def test_a_refused_batch_is_closed(keywords, monkeypatch):
@@ -281,5 +275,5 @@ def test_a_refused_batch_is_closed(keywords, monkeypatch):
     init = BatchNavEnv.__init__
     monkeypatch.setattr(BatchNavEnv, "__init__", lambda env, *args, **kw: init(env, *args, **kw) or made.append(env))
     with pytest.raises(ValueError):
-        make_scan(2, camera=Camera(), **keywords)
+        make_batch("PointNavScan", 2, camera=Camera(), **keywords)
     assert made[0].closed

@@ -14,17 +14,12 @@ TASK = DroneNav(sampler=FlightEpisodes(num_goals=4))
 
 
 @pytest.fixture
-def make(tmp_path):
-    made = []
-
+def make(opened):
     def make(id="BatchNav/DroneNavScan-v0", **keywords):
         keywords = {"scenes": [box_room()], "episodes": 20, "task": TASK, **keywords}
-        made.append(gymnasium.make_vec(id, num_envs=3, renderer="embree", **keywords))
-        return made[-1]
+        return opened(gymnasium.make_vec(id, num_envs=3, renderer="embree", **keywords))
 
-    yield make
-    for env in made:
-        env.close()
+    return make
 
 
 def test_a_row_holds_depths_goal_and_velocity(make):

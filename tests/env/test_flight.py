@@ -7,7 +7,7 @@ from rooms import box_room
 
 from gym_batchnav.actions.flight import FlightActions
 from gym_batchnav.actions.noise import LoCoBotNoise
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.env.config import Episodes, Scenes
 from gym_batchnav.episodes.flight import FlightEpisodes
 from gym_batchnav.geometry import Camera, CameraJitter
@@ -26,22 +26,17 @@ def cache(tmp_path_factory):
 
 
 @pytest.fixture
-def make(cache):
-    made = []
-
+def make(cache, opened):
     def make(num_envs=4, **keywords):
         defaults = {"scenes": ROOMS, "episodes": 20, "task": TASK, "renderer": "embree"}
         camera = Camera(width=16, height=16, eye_height=0)
-        made.append(
+        return opened(
             gymnasium.make_vec(
                 "BatchNav/DroneNav-v0", num_envs=num_envs, **{"camera": camera, **defaults, **keywords}
             ).unwrapped
         )
-        return made[-1]
 
-    yield make
-    for env in made:
-        env.close()
+    return make
 
 
 def rollout(env, steps, seed=0):
@@ -87,7 +82,7 @@ def test_a_run_resumes_from_its_state(make):
     env = make(4, max_episode_steps=9)
     rollout(env, 6)
     state = env.get_state()
-    assert state["memory"]["flight_velocity"].any()
+    assert state["buffers"]["flight_velocity"].any()
     rng = np.random.default_rng(3)
     actions = rng.uniform(-1, 1, (15, 4, 4)).astype(np.float32)
     first = [env.step(one) for one in actions]
@@ -141,7 +136,7 @@ def test_goal_and_velocity_are_those_of_the_body(make):
     offset = goal - start
     np.testing.assert_allclose(seen["goal_vector"][0], [-offset[2], offset[1], offset[0]], atol=1e-5)
     seen, *_ = env.step(np.array([[0, 1, 0, 0]], np.float32))
-    velocity = env.task_state.memory["flight_velocity"][0]
+    velocity = env.task_state.buffers["flight_velocity"][0]
     np.testing.assert_allclose(seen["velocity"][0], [-velocity[2], velocity[1], velocity[0]], atol=1e-6)
 
 
@@ -193,7 +188,7 @@ def test_an_episode_begins_at_rest(make):
         ({"task": PointNav(), "actions": FlightActions(), "camera": Camera(eye_height=0)}, "DroneNav"),
     ],
 )
-def test_keywords_that_do_not_fit_are_refused(keywords, message, tmp_path):
+def test_keywords_that_do_not_fit_are_refused(keywords, message):
     camera = {"camera": Camera(eye_height=0)}
     with pytest.raises(ValueError, match=message):
         BatchNavEnv(1, scenes=ROOMS, **{**camera, **keywords})

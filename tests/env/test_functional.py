@@ -13,7 +13,7 @@ from rooms import box_room
 from walks import assert_equal
 
 from gym_batchnav import SensorTiming
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.env.config import Episodes, Scenes
 from gym_batchnav.geometry import Camera
 from gym_batchnav.system.extras import MissingExtraError
@@ -25,19 +25,14 @@ ROTATING = [box_room(f"room_{i}", width=8 + i, depth=6 + i / 2) for i in range(6
 
 
 @pytest.fixture
-def make(library, tmp_path):
-    made = []
-
+def make(library, opened):
     def make(num_envs=N, **kwargs):
         keywords = {"episodes": 40, "max_episode_steps": 9, "camera": Camera(12, 8)}
         if "scenes" not in kwargs:
             keywords["library"] = library
-        made.append(BatchNavEnv(num_envs, **{**keywords, **kwargs}))
-        return made[-1]
+        return opened(BatchNavEnv(num_envs, **{**keywords, **kwargs}))
 
-    yield make
-    for env in made:
-        env.close()
+    return make
 
 
 def actions_of(seed, steps, num_envs=N):
@@ -106,7 +101,7 @@ def test_the_same_state_and_actions_give_the_same_again(make, kind):
 
 
 def assert_equal_states(left, right):
-    for part in ("agents", "episodes", "memory"):
+    for part in ("agents", "episodes", "buffers"):
         assert_equal(left.as_dict()[part], right.as_dict()[part])
     assert left.schedule == right.schedule and left.library == right.library
 
@@ -131,7 +126,7 @@ def test_branches_do_not_touch_each_other(branching, data):
 
 
 @pytest.fixture(scope="module")
-def branching(library, tmp_path_factory):
+def branching(library):
     keywords = {"library": library, "sensors": (), "episodes": 40}
     one = BatchNavEnv(N, **keywords)
     other = BatchNavEnv(N, **keywords)
@@ -149,7 +144,7 @@ class TestState:
         saved = env.get_state()
         found = state.as_dict()
         assert saved.keys() == found.keys() and saved["library"] == found["library"]
-        for part in ("agents", "episodes", "memory"):
+        for part in ("agents", "episodes", "buffers"):
             assert_equal(saved[part], found[part])
         other = make()
         assert_same([other.set_state(found)], [step.observe(state)])

@@ -5,30 +5,25 @@ import numpy as np
 import pytest
 from furnished import furnished
 
-from gym_batchnav.env.batch_env import BatchNavEnv
-from gym_batchnav.task.flee import Flee
+from gym_batchnav.env.batch import BatchNavEnv
+from gym_batchnav.task.explore import Flee
+from gym_batchnav.task.measures import NDTW
 from gym_batchnav.task.multigoal import MultiGoalNav
 from gym_batchnav.task.objectnav import ObjectNav
-from gym_batchnav.task.path_fidelity import NDTW
 
 NUM_ENVS = 48
 SCENES = ["apartment_1", "apartment_6"]  # one in 25 of their paths is more than 1 cm too long
 
 
 @pytest.fixture
-def make(tmp_path):
-    made = []
-
+def make(opened):
     def make(num_envs=NUM_ENVS, **keywords):
         keywords = {"geodesic": "detour", "scenes": SCENES, "sensors": (), **keywords}
         if "library" in keywords:
             del keywords["scenes"]
-        made.append(BatchNavEnv(num_envs, **keywords))
-        return made[-1]
+        return opened(BatchNavEnv(num_envs, **keywords))
 
-    yield make
-    for env in made:
-        env.close()
+    return make
 
 
 def measured(env, starts, goals, method="detour"):
@@ -153,14 +148,14 @@ def test_flee_and_ndtw_measure_the_same_paths(make):
     wanted = measured(env, env.episodes.start, env.agents.position)
     np.testing.assert_allclose(info["distance_from_start"], wanted, atol=1e-6)
     assert (wanted > measured(env, env.episodes.start, env.agents.position, "exact") + 0.01).any()
-    size = env.task_state.memory["reference_size"]
+    size = env.task_state.buffers["reference_size"]
     for i in range(3):
         path = env.navmesh_of(i).shortest_path(env.episodes.start[i], env.episodes.goal[i], "detour")
-        reference = env.task_state.memory["reference_path"][i, : size[i]]
+        reference = env.task_state.buffers["reference_path"][i, : size[i]]
         np.testing.assert_allclose(reference[[0, -1]], path[[0, -1]], atol=1e-5)
 
 
-def test_single_environments_take_it_and_other_names_are_refused(tmp_path):
+def test_single_environments_take_it_and_other_names_are_refused():
     keywords = {"scenes": SCENES[1:], "sensors": ()}
     env = gymnasium.make("BatchNav/PointNav-v0", geodesic="detour", **keywords)
     _, info = env.reset(seed=0)

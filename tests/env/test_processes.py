@@ -17,7 +17,7 @@ import os, sys
 sys.path.insert(0, {tests!r})
 import numpy as np
 from rooms import box_room
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.env.config import Scenes
 from gym_batchnav.library.library import SceneLibrary
 
@@ -92,7 +92,7 @@ import sys
 sys.path.insert(0, {tests!r})
 import numpy as np
 from rooms import box_room
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.env.config import Scenes
 
 rooms = [box_room(f"room_{{i}}") for i in range(6)]
@@ -115,7 +115,7 @@ import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where a shell started us aside
 import os, sys, threading, time
 import numpy as np
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.env.config import Scenes
 
 env = BatchNavEnv(4, scenes=Scenes("procedural:0-399", resident=2, rotate_every=1, cache_dir={cache!r}),
@@ -158,7 +158,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where a shel
 import sys, time
 sys.path.insert(0, {tests!r})
 from rooms import box_room
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.env.config import Scenes
 from gym_batchnav.library.prepare import NavigationPreparer
 from gym_batchnav.scene.save import save_glb

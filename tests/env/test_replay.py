@@ -6,7 +6,7 @@ import pytest
 from gymnasium.wrappers.vector import RecordEpisodeStatistics
 from rooms import box_room
 
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.env.replay import RecordWorlds, replay
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.library import SceneLibrary

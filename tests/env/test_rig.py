@@ -7,11 +7,10 @@ import pytest
 from rooms import box_room
 from walks import assert_equal, walk
 
-from gym_batchnav.env.batch_env import BatchNavEnv
-from gym_batchnav.env.config import EnvConfig
-from gym_batchnav.env.flat import make_image, make_scan
-from gym_batchnav.env.memory import bytes_per_environment
-from gym_batchnav.env.rig import CameraRig
+from gym_batchnav.env.batch import BatchNavEnv
+from gym_batchnav.env.cameras import CameraRig
+from gym_batchnav.env.config import EnvConfig, bytes_per_environment
+from gym_batchnav.env.ids import make_batch
 from gym_batchnav.env.single import SingleEnv
 from gym_batchnav.geometry import Camera
 from gym_batchnav.lenses import Equirectangular, Fisheye
@@ -27,17 +26,12 @@ RIG = {"front": FRONT, "left": LEFT, "wide": WIDE, "back": BACK}
 
 
 @pytest.fixture
-def make(tmp_path, library):
-    made = []
-
+def make(library, opened):
     def make(num_envs=N, kind=BatchNavEnv, **kwargs):
         keywords = {"library": library, "episodes": 20, "renderer": "embree"}
-        made.append(kind(*([num_envs] if kind is not SingleEnv else []), **{**keywords, **kwargs}))
-        return made[-1]
+        return opened(kind(*([num_envs] if kind is not SingleEnv else []), **{**keywords, **kwargs}))
 
-    yield make
-    for env in made:
-        env.close()
+    return make
 
 
 def only(observation, camera):
@@ -163,10 +157,10 @@ def test_memory_counts_every_camera():
     assert two - one == one - none + 3 * 64  # the matrices of one view are counted for blind agents, too
 
 
-@pytest.mark.parametrize("make_flat", [make_image, make_scan])
-def test_one_array_holds_the_images_of_one_camera(make_flat, library):
+@pytest.mark.parametrize("name", ["PointNavImage", "PointNavScan"])
+def test_one_array_holds_the_images_of_one_camera(name, library):
     with pytest.raises(ValueError, match=r"'front', 'left'.*pass a Camera"):
-        make_flat(2, camera={"front": FRONT, "left": LEFT}, library=library, renderer="embree")
+        make_batch(name, 2, camera={"front": FRONT, "left": LEFT}, library=library, renderer="embree")
 
 
 def test_lenses_and_lidars_are_cameras_like_others(make):
@@ -184,7 +178,9 @@ def test_lenses_and_lidars_are_cameras_like_others(make):
         assert_equal(only(observation, name), only_images(alone.reset(seed=0)[0]))
     assert env.pictures(camera="lidar", size=24).shape == (N, 24, 24, 3)
     assert "Beams" in env._repr_mimebundle_()["text/html"]
-    scan = make_scan(2, camera=Camera.lidar(40, normalize_depth=True), library=env.library, episodes=20)
+    scan = make_batch(
+        "PointNavScan", 2, camera=Camera.lidar(40, normalize_depth=True), library=env.library, episodes=20
+    )
     assert scan.reset(seed=0)[0].shape == (2, 43)
     scan.close()
 

@@ -12,7 +12,7 @@ import pytest
 from rooms import box_room
 from walks import assert_equal, walk
 
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.env.config import Episodes, Scenes
 from gym_batchnav.library.cache import CacheWarning
 from gym_batchnav.library.library import SceneLibrary
@@ -27,17 +27,12 @@ ONCE = Episodes(order="once", count=40)
 
 
 @pytest.fixture
-def make(tmp_path):
-    made = []
-
+def make(opened):
     def make(num_envs=6, **kwargs):
         keywords = {"scenes": ROTATING, "episodes": 40, "max_episode_steps": 40, **kwargs}
-        made.append(BatchNavEnv(num_envs, **keywords))
-        return made[-1]
+        return opened(BatchNavEnv(num_envs, **keywords))
 
-    yield make
-    for env in made:
-        env.close()
+    return make
 
 
 def test_agents_move_over_and_stay_on_the_ground(make):

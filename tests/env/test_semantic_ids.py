@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from furnished import furnished
 
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.geometry import Camera
 from gym_batchnav.scene.categories import MPCAT40
 
@@ -15,7 +15,7 @@ CRATES = {"crate": 40, "table": 3}
 
 
 @pytest.fixture
-def make(tmp_path):
+def make():
     made = []
 
     def make(**keywords):

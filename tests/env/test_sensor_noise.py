@@ -20,18 +20,13 @@ RENDERERS = ["embree", pytest.param("opengl", marks=pytest.mark.opengl)]
 
 
 @pytest.fixture
-def make(tmp_path, library):
-    made = []
-
+def make(library, opened):
     def make(num_envs=N, kind=BatchNavEnv, **kwargs):
         keywords = {"library": library, "episodes": 20, "renderer": "embree"}
         keywords |= {"sensors": ("rgb", "depth", "semantic"), "camera": CAMERA, "sensor_noise": NOISE, **kwargs}
-        made.append(kind(*([num_envs] if kind is not SingleEnv else []), **keywords))
-        return made[-1]
+        return opened(kind(*([num_envs] if kind is not SingleEnv else []), **keywords))
 
-    yield make
-    for env in made:
-        env.close()
+    return make
 
 
 def copies(observation):
@@ -62,10 +57,10 @@ def test_noise_is_added_to_the_images_that_have_it(make, renderer):
         for key, noise in NOISE.items():
             if key == "depth":
                 metres = np.where(plain[key] < 1, plain[key] * 10, 0).astype(np.float32)
-                noise.apply(metres, step_keys(episodes.noise, episodes.num_steps, key))
+                noise.apply(metres, step_keys(episodes.key, episodes.num_steps, key))
                 expected[key] = np.where(metres > 0, np.clip(metres / 10, 0, 1), 1)
             else:
-                noise.apply(expected[key], step_keys(episodes.noise, episodes.num_steps, key))
+                noise.apply(expected[key], step_keys(episodes.key, episodes.num_steps, key))
         for key in ("rgb", "semantic", "pointgoal_with_gps_compass"):
             np.testing.assert_array_equal(seen[key], expected[key])
         # A pixel may lie on the border between two steps of disparity.

@@ -5,7 +5,7 @@ import pytest
 from rooms import box_room
 from walks import assert_equal
 
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.env.config import Scenes
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.library import SceneLibrary
@@ -18,18 +18,13 @@ ROTATING = {"scenes": Scenes(ROOMS, resident=3, rotate_every=10, deterministic_r
 
 
 @pytest.fixture
-def make(tmp_path):
-    made = []
-
+def make(opened):
     def make(num_envs=NUM_ENVS, **kwargs):
         keywords = {"episodes": 30, "max_episode_steps": 25, "camera": Camera(16, 16)}
         keywords |= {} if "library" in kwargs else {"scenes": ROOMS[:3]}
-        made.append(BatchNavEnv(num_envs, **{**keywords, "renderer": "embree", **kwargs}))
-        return made[-1]
+        return opened(BatchNavEnv(num_envs, **{**keywords, "renderer": "embree", **kwargs}))
 
-    yield make
-    for env in made:
-        env.close()
+    return make
 
 
 def pair(make, **kwargs):

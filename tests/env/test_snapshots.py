@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from rooms import box_room
 
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.geometry import Camera
 from gym_batchnav.mapping.sensors import MapPath
-from gym_batchnav.task.path_fidelity import NDTW
+from gym_batchnav.task.measures import NDTW
 from gym_batchnav.task.sensors import PreviousAction
 from gym_batchnav.worlds.people import People
 
@@ -17,7 +17,7 @@ N = 2
 
 
 @pytest.fixture(scope="module")
-def env(tmp_path_factory):
+def env():
     env = BatchNavEnv(
         N, scenes=[box_room()], sensors=("depth", MapPath(), PreviousAction()), measures=(NDTW(),), renderer="embree",
         camera=Camera(16, 16), agents_per_world=2, bodies=(People(1),), episodes=20,
@@ -35,13 +35,13 @@ def changed(array, value):
 
 
 WILD = [
-    *(("memory", "map_places", value) for value in (np.nan, 1e300)),
-    ("memory", "map_path_cells", 32767),
-    ("memory", "map_path_cells", -1),
-    ("memory", "map_path_counts", 65),
-    ("memory", "map_path_reading", np.inf),
-    ("memory", "reference_size", 10**6),
-    ("memory", "previous_action", 9),
+    *(("buffers", "map_places", value) for value in (np.nan, 1e300)),
+    ("buffers", "map_path_cells", 32767),
+    ("buffers", "map_path_cells", -1),
+    ("buffers", "map_path_counts", 65),
+    ("buffers", "map_path_reading", np.inf),
+    ("buffers", "reference_size", 10**6),
+    ("buffers", "previous_action", 9),
     ("agents", "position", np.nan),
     ("agents", "position", 1e30),
     ("agents", "pitch", 2.0),
@@ -62,7 +62,7 @@ WILD = [
 
 def assert_same(found, expected):
     assert found["schedule"] == expected["schedule"] and found["library"] == expected["library"]
-    for part in ("agents", "episodes", "memory", "worlds"):
+    for part in ("agents", "episodes", "buffers", "worlds"):
         for name, array in expected[part].items():
             np.testing.assert_array_equal(found[part][name], array, err_msg=name)
 

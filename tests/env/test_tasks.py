@@ -19,7 +19,7 @@ IDS = {
 
 
 @pytest.mark.parametrize("name", IDS)
-def test_a_single_environment_equals_a_batch_of_one(name, tmp_path):
+def test_a_single_environment_equals_a_batch_of_one(name):
     scene = (
         furnished(chair_1=((2.0, 0, 1.5), (2.5, 0.9, 2.0))) if name in ("ObjectNav", "InstanceImageNav") else box_room()
     )
@@ -46,7 +46,7 @@ def test_a_task_of_several_agents_is_no_single_environment(name):
         gymnasium.make(f"BatchNav/{name}-v0")
 
 
-def test_a_task_without_a_goal_has_no_shortest_path(tmp_path):
+def test_a_task_without_a_goal_has_no_shortest_path():
     keywords = {"scenes": [box_room()], "episodes": 10, "sensors": ()}
     env = gymnasium.make_vec("BatchNav/Flee-v0", num_envs=2, **keywords)
     env.reset(seed=0)
@@ -62,7 +62,7 @@ def test_a_misspelt_keyword_is_told_what_is_meant():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", IDS)
-def test_batches_keep_gymnasiums_contract(name, tmp_path):
+def test_batches_keep_gymnasiums_contract(name):
     scene = furnished(chair_1=((2.0, 0, 1.5), (2.5, 0.9, 2.0)))
     keywords = {"scenes": [scene], "episodes": 10, "max_episode_steps": 30}
 

@@ -8,6 +8,7 @@ import pytest
 from rooms import box, scene_of
 
 from gym_batchnav import BatchNavEnv, PointNav
+from gym_batchnav.env.config import Episodes, Scenes
 from gym_batchnav.episodes.floors import floor_islands
 from gym_batchnav.episodes.samplers import ObjectEpisodes, PointEpisodes, TourEpisodes, with_floors
 from gym_batchnav.library.library import SceneLibrary
@@ -76,28 +77,30 @@ def test_objects_on_a_roof_are_no_goals_of_main_floors():
 
 
 def test_the_rule_is_a_keyword_and_has_its_own_entry_in_the_cache(tmp_path):
-    keywords = {"sensors": (), "episodes": 100, "renderer": "embree"}
+    keywords = {"sensors": (), "scenes": Scenes(cache_dir=tmp_path)}
     for floors, highest in (("main", 0), ("habitat", 3)) * 2:
-        with closing(BatchNavEnv(4, library=SceneLibrary.from_scenes([HOUSE]), floors=floors, **keywords)) as env:
+        episodes = Episodes(count=100, floors=floors)
+        with closing(BatchNavEnv(4, library=SceneLibrary.from_scenes([HOUSE]), episodes=episodes, **keywords)) as env:
             env.reset(seed=0)
             assert round(float(env.simulator.episode_set(0).start[:, 1].max())) == highest
     with pytest.raises(ValueError, match=r"floors='roof': choose one of None, 'main', 'habitat'"):
-        BatchNavEnv(4, floors="roof")
+        Episodes(floors="roof")
     with pytest.raises(ValueError, match=r"floors='roof'"):
         PointEpisodes(floors="roof")
 
 
-def test_the_rule_of_a_tasks_sampler_holds_unless_the_keyword_is_given(tmp_path):
+def test_the_rule_of_a_tasks_sampler_holds_unless_the_keyword_is_given():
     class Anywhere(PointNav):
         sampler = PointEpisodes(floors="habitat")
 
-    keywords = {"sensors": (), "episodes": 100, "renderer": "embree", "task": Anywhere()}
-    for given, rule in (({}, "habitat"), ({"floors": "main"}, "main")):
-        with closing(BatchNavEnv(4, library=SceneLibrary.from_scenes([HOUSE]), **given, **keywords)) as env:
+    keywords = {"sensors": (), "task": Anywhere()}
+    for given, rule in ((None, "habitat"), ("main", "main")):
+        episodes = Episodes(count=100, floors=given)
+        with closing(BatchNavEnv(4, library=SceneLibrary.from_scenes([HOUSE]), episodes=episodes, **keywords)) as env:
             env.reset(seed=0)
             highest = round(float(env.simulator.episode_set(0).start[:, 1].max()))
             assert highest == (3 if rule == "habitat" else 0)
-            assert env.protocol_card().settings["floors"] == rule
+            assert env.protocol_card().settings["episodes"]["floors"] == rule
 
 
 def test_points_can_be_drawn_on_a_mask_of_islands():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from furnished import CATEGORIES, CRATES, furnished
 
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.episodes.fitting import fit_object_episodes
 from gym_batchnav.episodes.habitat import read_episodes
 from gym_batchnav.episodes.habitat_objects import read_object_episodes, write_object_episodes
@@ -78,7 +78,7 @@ def test_the_file_has_habitats_fields(file):
     assert 0 < view["iou"] <= 1
 
 
-def test_an_environment_runs_a_file(file, tmp_path):
+def test_an_environment_runs_a_file(file):
     keywords = {"scenes": [furnished()], "sensors": (), "episodes": file}
     env = BatchNavEnv(4, task=ObjectNav(CATEGORIES), **keywords)
     episodes = evaluate(env, ObjectOracleAgent())

@@ -6,7 +6,7 @@ from rooms import box_room
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-from gym_batchnav.env.batch_env import BatchNavEnv  # noqa: E402
+from gym_batchnav.env.batch import BatchNavEnv  # noqa: E402
 from gym_batchnav.evaluation.agents import STOP_CHANCE, RandomAgent, ShortestPathAgent  # noqa: E402
 from gym_batchnav.evaluation.evaluate import EvaluatedEpisodes, evaluate  # noqa: E402
 from gym_batchnav.evaluation.intervals import bootstrap, estimates  # noqa: E402

@@ -24,7 +24,7 @@ from scans import write_hm3d, write_mp3d
 
 from fuzzing import mutators
 from gym_batchnav.collect.collector import collect
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.env.replay import RecordWorlds
 from gym_batchnav.episodes.habitat import write_episodes
 from gym_batchnav.episodes.sampling import sample_episodes
@@ -34,7 +34,7 @@ from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.scene.save import save_glb
 from gym_batchnav.scene.scene import Scene
 from gym_batchnav.task.explore import AreaSeen
-from gym_batchnav.task.path_fidelity import NDTW
+from gym_batchnav.task.measures import NDTW
 from gym_batchnav.task.sensors import PreviousAction
 from gym_batchnav.worlds.people import People
 

@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.env.replay import replay
 from gym_batchnav.geometry import Camera
 from gym_batchnav.navmesh.mesh import NavMesh

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from rooms import box_room
 
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.episodes import samplers
 from gym_batchnav.episodes.episode_set import episode_set
 from gym_batchnav.homes import generate_apartment

@@ -6,7 +6,7 @@ import pytest
 from rooms import box_room
 
 from gym_batchnav import Camera, CameraJitter, RedwoodNoise
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.env.config import Episodes
 from gym_batchnav.evaluation.agents import ShortestPathAgent
 from gym_batchnav.evaluation.evaluate import evaluate
@@ -59,8 +59,8 @@ def test_a_camera_that_varies_draws_the_same_room(batch):
     jitter = CameraJitter(eye_height=(0.8, 1.4), pitch_deg=(-20, 10), yaw_deg=(-30, 30))
     env = batch(6, camera=Camera(32, 32, jitter=jitter))
     assert evaluate(env, MapAgent(), 12).success.mean() == 1.0
-    cells = env.stepper.state.memory["map_cells"]
-    places = env.stepper.state.memory["map_places"]
+    cells = env.stepper.state.buffers["map_cells"]
+    places = env.stepper.state.buffers["map_places"]
     for own, place in zip(cells, places, strict=True):  # the room is 8 by 6 metres around the origin
         rows, columns = np.nonzero(own & BLOCKED)
         x = (columns - SMALL.num_cells // 2) * SMALL.cell_size + place[0]

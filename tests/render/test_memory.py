@@ -107,7 +107,7 @@ def test_the_library_knows_what_it_takes():
     """In a process of its own, where nothing else comes and goes."""
     program = """
 import gc, pathlib, psutil, sys
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 
 files = sorted(pathlib.Path(sys.argv[1]).glob("*.glb"))
 assert len(files) == 8

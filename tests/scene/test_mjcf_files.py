@@ -12,7 +12,7 @@ import pytest
 from mjcf import model, png, write
 from rooms import names_of
 
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.evaluation.agents import ShortestPathAgent
 from gym_batchnav.scene.formats import mjcf_compile, mjcf_document
 from gym_batchnav.scene.load import SceneError, load_scene

@@ -9,7 +9,7 @@ import pytest
 from gymnasium.spaces import Box
 from rooms import box_room
 
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.evaluation.agents import RandomAgent, ShortestPathAgent
 from gym_batchnav.geometry import Camera
 from gym_batchnav.state import Action

@@ -13,7 +13,7 @@ from gym_batchnav.system.code import code_digest, imported_by
 
 PACKAGE = Path(gym_batchnav.__file__).parent
 ROOTS = ["scene/load.py", "scene/habitat/dataset.py", "library/packing.py", "homes/__init__.py", "navmesh/mesh.py",
-         "navmesh/build/__init__.py", "episodes/sampling.py", "env/batch_env.py"]  # fmt: skip
+         "navmesh/build/__init__.py", "episodes/sampling.py", "env/batch.py"]  # fmt: skip
 
 
 def for_types(node: ast.AST) -> bool:

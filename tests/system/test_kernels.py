@@ -87,7 +87,7 @@ def test_a_change_of_a_module_that_no_kernel_reads_compiles_nothing(tmp_path, co
         "print(kernels_digest(), one(PACKAGE / 'navmesh/kernels/motion.py'), one(PACKAGE / 'noise/rgb.py'))"
     )
     before = run(program, tmp_path, tmp_path / "numba")
-    for name in ("homes/textures.py", "env/batch_env.py", "cli/demo.py", "scene/formats/gltf.py"):
+    for name in ("homes/textures.py", "env/batch.py", "cli/demo.py", "scene/formats/gltf.py"):
         (copy / name).write_text((copy / name).read_text() + "\n# changed\n")
     assert run(program, tmp_path, tmp_path / "numba") == before
     (copy / "navmesh/kernels/ground.py").write_text((copy / "navmesh/kernels/ground.py").read_text() + "\n# changed\n")

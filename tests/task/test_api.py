@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from gym_batchnav.state import Memory, agent_state, episode_state
+from gym_batchnav.state import Buffers, agent_state, episode_state
 from gym_batchnav.task.api import TaskState
 
 
 def state_of(num_envs, seed=0):
-    state = TaskState(agent_state(num_envs), episode_state(num_envs), Memory({}), None, 500, 0.2)
-    state.episodes.noise[:] = seed + np.arange(num_envs)
+    state = TaskState(agent_state(num_envs), episode_state(num_envs), Buffers({}), None, 500, 0.2)
+    state.episodes.key[:] = seed + np.arange(num_envs)
     return state
 
 
@@ -39,7 +39,7 @@ class TestUniform:
     def test_episode_step_and_purpose_each_matter(self):
         state = state_of(1)
         drawn = [state.uniform("noise", 4), state.uniform("other", 4)]
-        for array in (state.episodes.noise, state.episodes.num_steps):
+        for array in (state.episodes.key, state.episodes.num_steps):
             array += 1
             drawn.append(state.uniform("noise", 4))
         assert len(np.unique(np.concatenate(drawn))) == 16

@@ -1,4 +1,4 @@
-"""Custom components: the order of calls, memory, and errors."""
+"""Custom components: the order of calls, buffers, and errors."""
 
 import itertools
 import multiprocessing
@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete
 
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.env.config import Episodes
 from gym_batchnav.task.api import Measure, Sensor, Task
 from gym_batchnav.task.explore import CellsVisited, Explore
@@ -30,38 +30,38 @@ class Turns(Measure):
     name = "turns"
     space = Box(0, np.inf, (1,), np.float32)
 
-    def memory(self, num_envs):
+    def buffers(self, num_envs):
         return {"turns": np.full(num_envs, 77)}  # which no episode sees
 
     def update(self, state, actions, active):
-        state.memory["turns"] += active & (actions >= LEFT)
+        state.buffers["turns"] += active & (actions >= LEFT)
 
     def measure(self, state):
-        return state.memory["turns"]
+        return state.buffers["turns"]
 
     def observe(self, state):
-        return state.memory["turns"][:, None].astype(np.float32)
+        return state.buffers["turns"][:, None].astype(np.float32)
 
 
 @dataclass(frozen=True)
 class Trail(Sensor):
-    """A sensor of the last three positions, with memory that is initialised to the start."""
+    """A sensor of the last three positions, with buffers that is initialised to the start."""
 
     name = "trail"
     space = Box(-np.inf, np.inf, (3, 3), np.float32)
 
-    def memory(self, num_envs):
+    def buffers(self, num_envs):
         return {"trail": np.zeros((num_envs, 3, 3), np.float32)}
 
     def begin(self, state, indices):
-        state.memory["trail"][indices] = state.agents.position[indices, None]
+        state.buffers["trail"][indices] = state.agents.position[indices, None]
 
     def update(self, state, actions, active):
-        trail = state.memory["trail"]
+        trail = state.buffers["trail"]
         trail[active] = np.concatenate([trail[active, 1:], state.agents.position[active, None]], axis=1)
 
     def observe(self, state):
-        return state.memory["trail"]
+        return state.buffers["trail"]
 
 
 class Dance(Task):
@@ -78,17 +78,12 @@ class Dance(Task):
 
 
 @pytest.fixture
-def make(library, tmp_path):
-    made = []
-
+def make(library, opened):
     def make(num_envs=4, **kwargs):
         keywords = {"library": library, "episodes": 50, "sensors": (), "task": Dance()}
-        made.append(BatchNavEnv(num_envs, **{**keywords, "max_episode_steps": 9, **kwargs}))
-        return made[-1]
+        return opened(BatchNavEnv(num_envs, **{**keywords, "max_episode_steps": 9, **kwargs}))
 
-    yield make
-    for env in made:
-        env.close()
+    return make
 
 
 def walk(env, steps, seed=0, rows=slice(None), size=64):
@@ -125,7 +120,7 @@ class TestProtocol:
                 return np.full(state.num_envs, 3)
 
         env = make(3, task=Idle(), max_episode_steps=4)
-        assert Idle().memory(3) == {} and env.single_observation_space == Dict({})
+        assert Idle().buffers(3) == {} and env.single_observation_space == Dict({})
         observation, info = env.reset(seed=0)
         assert observation == {} and set(info) == {
             "scene_index", "episode_index", "_scene_index", "_episode_index",
@@ -147,7 +142,7 @@ class TestProtocol:
         class Bare:
             name = "bare"
             space = Discrete(3)
-            memory = Sensor.memory
+            buffers = Sensor.buffers
             begin = Sensor.begin
             update = Sensor.update
 
@@ -361,7 +356,7 @@ class TestMemory:
             name = "double"
 
             def measure(self, state):
-                return 2 * state.memory["turns"]  # no view of what the next episode writes
+                return 2 * state.buffers["turns"]  # no view of what the next episode writes
 
         double = task(measures=(Turns(), Double()), reward=lambda self, state, measures: measures["double"])
         env = make(1, task=double, autoreset_mode=mode, max_episode_steps=2)
@@ -383,8 +378,8 @@ class TestMemory:
         env.reset(seed=0), other.reset(seed=9)
         walk(env, 13, size=6)
         state = env.get_state()
-        assert set(state["memory"]) == {"turns", "trail", "previous_action"}
-        assert not np.shares_memory(state["memory"]["turns"], env.simulator.memory["turns"])
+        assert set(state["buffers"]) == {"turns", "trail", "previous_action"}
+        assert not np.shares_memory(state["buffers"]["turns"], env.simulator.buffers["turns"])
         assert_equal(other.set_state(state), env.set_state(state))
         assert_same_steps(walk(env, 20, size=6), walk(other, 20, size=6))
 
@@ -395,21 +390,21 @@ class TestMemory:
         class Steps(Measure):
             name = "steps"
 
-            def memory(self, num_envs):
+            def buffers(self, num_envs):
                 return {"steps": given[:num_envs]}  # the same array each time
 
             def update(self, state, actions, active):
-                state.memory["steps"] = state.memory["steps"] + active
+                state.buffers["steps"] = state.buffers["steps"] + active
 
             def measure(self, state):
-                return state.memory["steps"]
+                return state.buffers["steps"]
 
         env = make(4, measures=(Steps(),))
         other = make(4, measures=(Steps(),))
         env.reset(seed=0), other.reset(seed=0)
         env.step(np.full(4, LEFT)), env.step(np.full(4, LEFT))
-        np.testing.assert_array_equal(env.get_state()["memory"]["steps"], [2] * 4)
-        np.testing.assert_array_equal(other.get_state()["memory"]["steps"], [0] * 4)
+        np.testing.assert_array_equal(env.get_state()["buffers"]["steps"], [2] * 4)
+        np.testing.assert_array_equal(other.get_state()["buffers"]["steps"], [0] * 4)
 
     @pytest.mark.parametrize("change", [lambda m: m.pop("turns"), lambda m: m.update(turns=np.zeros(2, int))])
     def test_states_of_others_are_refused_and_nothing_changes(self, make, change):
@@ -417,13 +412,13 @@ class TestMemory:
         env.reset(seed=0)
         state = env.get_state()
         before = env.get_state()
-        change(state["memory"])
+        change(state["buffers"])
         state["agents"]["heading"] += 1
         with pytest.raises(ValueError, match="turns"):
             env.set_state(state)
         assert_equal(env.get_state()["agents"], before["agents"])
 
-    def test_one_environment_is_a_row_of_many(self, library, tmp_path):
+    def test_one_environment_is_a_row_of_many(self, library):
         keywords = {"library": library, "episodes": 50, "task": Dance()}
         keywords |= {"sensors": (PreviousAction(), GPS(), Compass()), "max_episode_steps": 9}
         many = BatchNavEnv(64, **keywords)
@@ -473,7 +468,7 @@ class TestAssembly:
         assert_equal(observation, kept[0]), assert_equal(info, kept[1])
 
     @pytest.mark.parametrize("mode", ["next_step", "same_step", "disabled"])
-    def test_the_checker_of_environments_finds_nothing(self, library, tmp_path, mode):
+    def test_the_checker_of_environments_finds_nothing(self, library, mode):
         env = BatchNavEnv(
             4, library=library, episodes=50, sensors=(PreviousAction(), GPS(), Turns()),
             task=Dance(), max_episode_steps=9, autoreset_mode=mode,
@@ -515,16 +510,16 @@ class TestWrongUse:
         ("wrong", "named"),
         [
             ({"task": Dance}, r"task=Dance is a class.*Dance\(\)"),
-            ({"task": object()}, "has no memory.*reward.*api.Task"),
+            ({"task": object()}, "has no buffers.*reward.*api.Task"),
             ({"task": task(sensors=GPS())}, r"sensors of Odd: GPS\(\) is not a tuple.*\(component,\)"),
             ({"task": task(measures=Success())}, r"measures of Odd: Success\(\) is not a tuple.*\(component,\)"),
             ({"task": task(sensors=("depth",))}, r"'depth' of a task.*sensors=\('depth',\)"),
             ({"task": task(success_distance=None)}, "success_distance=None of Odd.*positive number of metres"),
             ({"task": "pointnav"}, r"task='pointnav': pass an object, such as PointNav\(\) of gym_batchnav\.task"),
-            ({"task": task(memory=_gives(None))}, "memory of Odd is a NoneType.*dict"),
+            ({"task": task(buffers=_gives(None))}, "buffers of Odd is a NoneType.*dict"),
             ({"measures": Success()}, r"measures: Success\(\) is not a tuple.*\(component,\)"),
             ({"sensors": (GPS,)}, r"sensor=GPS is a class"),
-            ({"sensors": (3,)}, "sensor=3 has no memory.*api.Sensor"),
+            ({"sensors": (3,)}, "sensor=3 has no buffers.*api.Sensor"),
             ({"sensors": (Success(),)}, "has no space, observe"),
             ({"measures": "spl"}, "measures: 'spl' is not a tuple"),
             ({"measures": ("spl",)}, r"measure='spl': pass an object, such as SPL\(\) of gym_batchnav\.task\.measures"),
@@ -541,13 +536,13 @@ class TestWrongUse:
                 "'cells_visited' of both CellsVisited and CellsVisited.*rename",
             ),
             ({"sensors": (sensor(space=Dict({})),)}, "space of sensor 'odd'.*Box"),
-            ({"measures": (measure(memory=_gives({"trail": np.zeros(4)})),)}, "memory 'trail' of both.*rename"),
+            ({"measures": (measure(buffers=_gives({"trail": np.zeros(4)})),)}, "buffers 'trail' of both.*rename"),
             (
-                {"measures": (measure(memory=_gives({"x": np.zeros(3)})),)},
-                r"memory 'x' of Odd is float64 \(3,\).*4 rows",
+                {"measures": (measure(buffers=_gives({"x": np.zeros(3)})),)},
+                r"buffers 'x' of Odd is float64 \(3,\).*4 rows",
             ),
-            ({"measures": (measure(memory=_gives({"x": [0] * 4})),)}, "memory 'x' of Odd is a list"),
-            ({"measures": (measure(memory=_gives({"x": np.array([None] * 4)})),)}, "object.*numbers"),
+            ({"measures": (measure(buffers=_gives({"x": [0] * 4})),)}, "buffers 'x' of Odd is a list"),
+            ({"measures": (measure(buffers=_gives({"x": np.array([None] * 4)})),)}, "object.*numbers"),
         ],
     )
     def test_wrong_components_are_refused_by_name(self, make, wrong, named):
@@ -635,10 +630,10 @@ class TestWrongUse:
 
 
 class TestRegistration:
-    def test_make_vec_by_an_id_of_ones_own(self, library, tmp_path):
+    def test_make_vec_by_an_id_of_ones_own(self, library):
         gymnasium.register(
             "Dance-v0",
-            vector_entry_point="gym_batchnav.env.batch_env:BatchNavEnv",
+            vector_entry_point="gym_batchnav.env.batch:BatchNavEnv",
             kwargs={"task": Dance(), "sensors": ()},
         )
         try:

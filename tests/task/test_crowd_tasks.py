@@ -5,18 +5,18 @@ import numpy as np
 import pytest
 from rooms import box, scene_of
 
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.task.api import Measure
-from gym_batchnav.task.crowd import (
+from gym_batchnav.task.meeting import Players, Rendezvous, Tag
+from gym_batchnav.task.pointnav import PointNav
+from gym_batchnav.task.socialnav import (
     BodyCollisions,
     MinBodyDistance,
     NearestBodies,
     PersonalSpace,
+    SocialNav,
     TimeToCollision,
 )
-from gym_batchnav.task.meeting import Players, Rendezvous, Tag
-from gym_batchnav.task.pointnav import PointNav
-from gym_batchnav.task.socialnav import SocialNav
 
 MEASURES = (BodyCollisions(), PersonalSpace(), MinBodyDistance(), TimeToCollision())
 R = 0.18  # metres, of an agent
@@ -41,7 +41,7 @@ def place(env, points, headings):
     env.set_pose(np.array([[x, y, z] for x, z in points]), np.array(headings, float))
 
 
-def test_measures_of_two_that_walk_towards_each_other(hall, tmp_path):
+def test_measures_of_two_that_walk_towards_each_other(hall):
     env = make(hall, PointNav(), measures=MEASURES)
     env.reset(seed=0)
     place(env, [(-1, 0), (1, 0)], [-np.pi / 2, np.pi / 2])  # they look at each other
@@ -61,7 +61,7 @@ def test_measures_of_two_that_walk_towards_each_other(hall, tmp_path):
     env.close()
 
 
-def test_the_detector_sees_who_is_near(hall, tmp_path):
+def test_the_detector_sees_who_is_near(hall):
     task = SocialNav(detector=NearestBodies(2, reach=3.0))
     env = make(hall, task, num_agents=3)
     env.reset(seed=0)
@@ -77,7 +77,7 @@ def test_the_detector_sees_who_is_near(hall, tmp_path):
     env.close()
 
 
-def test_social_nav_pays_for_touching(hall, tmp_path):
+def test_social_nav_pays_for_touching(hall):
     env = make(hall, SocialNav(step_reward=0, touch_reward=-1, near_reward=-0.5))
     env.reset(seed=0)
     place(env, [(-0.3, 0), (0.3, 0)], [-np.pi / 2, np.pi / 2])
@@ -90,7 +90,7 @@ def test_social_nav_pays_for_touching(hall, tmp_path):
     env.close()
 
 
-def test_tag_is_a_game_of_two_sides(hall, tmp_path):
+def test_tag_is_a_game_of_two_sides(hall):
     env = make(hall, Tag(), max_episode_steps=50)
     env.reset(seed=0)
     place(env, [(-1, 0), (1, 0)], [-np.pi / 2, np.pi / 2])
@@ -108,7 +108,7 @@ def test_tag_is_a_game_of_two_sides(hall, tmp_path):
     env.close()
 
 
-def test_readings_of_measures_do_not_change_what_is_observed(hall, tmp_path):
+def test_readings_of_measures_do_not_change_what_is_observed(hall):
     """An agent that stops leaves its world after the measures and before the observations of the step."""
 
     class NumNear(Measure):
@@ -130,7 +130,7 @@ def test_readings_of_measures_do_not_change_what_is_observed(hall, tmp_path):
     assert (seen[0][1:, 1] == 0).all()
 
 
-def test_runners_win_when_time_runs_out(hall, tmp_path):
+def test_runners_win_when_time_runs_out(hall):
     env = make(hall, Tag(), max_episode_steps=5)
     env.reset(seed=0)
     place(env, [(-3, 0), (3, 0)], [0, 0])
@@ -140,12 +140,12 @@ def test_runners_win_when_time_runs_out(hall, tmp_path):
     env.close()
 
 
-def test_a_catch_is_no_loss_of_distance_to_the_next_runner(hall, tmp_path):
+def test_a_catch_is_no_loss_of_distance_to_the_next_runner(hall):
     env = make(hall, Tag(num_agents=4, num_runners=2), num_agents=4)
     env.reset(seed=0)
     place(env, [(0, 0), (-3, 3), (0.6, 0), (-3, 0)], [0, 0, np.pi / 2, np.pi / 2])
     env.step(np.array([2, 2, 1, 2]))
-    assert env.task_state.memory["caught"].tolist() == [True, False, False, False]
+    assert env.task_state.buffers["caught"].tolist() == [True, False, False, False]
     distance = env.navmesh_of(0).geodesic_distance
     runner = np.repeat(env.agents.position[1:2], 2, axis=0)
     before = distance(env.agents.position[2:], runner)
@@ -155,7 +155,7 @@ def test_a_catch_is_no_loss_of_distance_to_the_next_runner(hall, tmp_path):
     env.close()
 
 
-def test_who_is_put_elsewhere_has_no_speed(hall, tmp_path):
+def test_who_is_put_elsewhere_has_no_speed(hall):
     env = make(hall, SocialNav(), measures=MEASURES)
     env.reset(seed=0)
     env.step(np.array([1, 1]))
@@ -168,7 +168,7 @@ def test_who_is_put_elsewhere_has_no_speed(hall, tmp_path):
     env.close()
 
 
-def test_a_caught_runner_leaves_the_others(hall, tmp_path):
+def test_a_caught_runner_leaves_the_others(hall):
     env = make(hall, Tag(num_agents=3, num_runners=2), num_agents=3)
     env.reset(seed=0)
     place(env, [(0, 0), (-3, 3), (0.6, 0)], [0, 0, np.pi / 2])
@@ -181,7 +181,7 @@ def test_a_caught_runner_leaves_the_others(hall, tmp_path):
     env.close()
 
 
-def test_rendezvous_ends_when_all_have_met(hall, tmp_path):
+def test_rendezvous_ends_when_all_have_met(hall):
     env = make(hall, Rendezvous(num_agents=3), num_agents=3)
     env.reset(seed=0)
     place(env, [(0, 0), (0.7, 0), (1.3, 0.4)], [0, 0, np.pi / 2])
@@ -197,7 +197,7 @@ def test_rendezvous_ends_when_all_have_met(hall, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["SocialNav", "Tag", "Rendezvous"])
-def test_the_tasks_have_ids(name, tmp_path):
+def test_the_tasks_have_ids(name):
     envs = gymnasium.make_vec(f"BatchNav/{name}-v0", num_envs=4, scenes="apartment_0", sensors=())
     envs.reset(seed=0)
     for _ in range(5):
@@ -206,7 +206,7 @@ def test_the_tasks_have_ids(name, tmp_path):
     envs.close()
 
 
-def test_alone_these_tasks_say_what_they_need(hall, tmp_path):
+def test_alone_these_tasks_say_what_they_need(hall):
     with pytest.raises(ValueError, match="pass agents_per_world= or bodies="):
         env = make(hall, SocialNav(), num_agents=1)
         env.reset(seed=0)

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 from rooms import box, box_room, scene_of
 
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.library.library import SceneLibrary
-from gym_batchnav.task.explore import AreaSeen, CellsVisited, Coverage, Explore, walkable_cells
-from gym_batchnav.task.flee import DistanceFromStart, Flee
+from gym_batchnav.task.explore import AreaSeen, CellsVisited, Coverage, DistanceFromStart, Explore, Flee, walkable_cells
 
 STOP, FORWARD, LEFT, RIGHT = range(4)
 
@@ -20,21 +19,16 @@ def library():
 
 
 @pytest.fixture
-def make(library, tmp_path):
-    made = []
-
+def make(library, opened):
     def make(task, num_envs=1, **kwargs):
         keywords = {"library": library, "episodes": 20, "sensors": (), "task": task}
-        made.append(BatchNavEnv(num_envs, **{**keywords, **kwargs}))
-        return made[-1]
+        return opened(BatchNavEnv(num_envs, **{**keywords, **kwargs}))
 
-    yield make
-    for env in made:
-        env.close()
+    return make
 
 
 def begin_at(env, x, z, heading=0.0):
-    """Begin an episode at a given pose, with new memory."""
+    """Begin an episode at a given pose, with new buffers."""
     env.reset(seed=0)
     place = env.simulator.navmesh(0).snap(np.array([[x, 0, z]], np.float32))
     env.set_pose(place, np.array([heading]))
@@ -94,7 +88,7 @@ class TestExplore:
             for index, place in enumerate(env.agents.position):
                 if truncated[index]:
                     seen[index] = {tuple(np.floor(place[[0, 2]]))}
-                    assert info["cells_visited"][index] == 1 and not env.task_state.memory["cells_found"][index]
+                    assert info["cells_visited"][index] == 1 and not env.task_state.buffers["cells_found"][index]
                     continue
                 before = len(seen[index])
                 seen[index].add(tuple(np.floor(place[[0, 2]])))
@@ -102,7 +96,7 @@ class TestExplore:
                 assert reward[index] == 0.25 * (len(seen[index]) - before)
 
     def test_no_walk_of_the_default_length_comes_round(self):
-        assert 500 * 0.25 < CellsVisited().memory(1)["visited"].shape[1]
+        assert 500 * 0.25 < CellsVisited().buffers(1)["visited"].shape[1]
 
 
 class TestFlee:
@@ -144,7 +138,7 @@ class TestFlee:
         from gym_batchnav.task.api import TaskState
 
         measure = DistanceFromStart()
-        state = TaskState(agent_state(2), episode_state(2), measure.memory(2), lambda slot: Cut(), 500, 0.2)
+        state = TaskState(agent_state(2), episode_state(2), measure.buffers(2), lambda slot: Cut(), 500, 0.2)
         measure.update(state, np.ones(2, int), np.ones(2, bool))
         np.testing.assert_array_equal(Flee().reward(state, {}), 0)
         assert np.isinf(measure.measure(state)).all()
@@ -189,7 +183,7 @@ class TestAreaSeen:
         env = make(Explore(), measures=(AreaSeen(cell_size=0.1, reach=5.0, fan_deg=360.0),))
         begin_at(env, 3.0, -3.0)
         infos, _ = walk(env, [STOP])
-        visited = env.task_state.memory["seen"][0]
+        visited = env.task_state.buffers["seen"][0]
         x = np.nonzero(visited.any(axis=1))[0]
         x = np.where(x < 64, x, x - 128) * 0.1
         assert x.min() >= 0.1 and x.max() <= 5.9  # behind the wall along x = 0 nothing is seen from here

@@ -7,8 +7,7 @@ import pytest
 
 from gym_batchnav.episodes.objects import ViewRules
 from gym_batchnav.episodes.samplers import ObjectEpisodes, TourEpisodes
-from gym_batchnav.task.explore import AreaSeen, CellsVisited, Coverage, Explore
-from gym_batchnav.task.flee import DistanceFromStart, Flee
+from gym_batchnav.task.explore import AreaSeen, CellsVisited, Coverage, DistanceFromStart, Explore, Flee
 from gym_batchnav.task.imagenav import ImageGoal, ImageNav, InstanceImageGoal, InstanceImageNav
 from gym_batchnav.task.multigoal import MultiGoalNav
 from gym_batchnav.task.objectnav import ObjectGoal, ObjectNav

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from furnished import CATEGORIES, furnished
 
-from gym_batchnav.env.batch_env import BatchNavEnv
-from gym_batchnav.env.tasks import make_imagenav
+from gym_batchnav.env.batch import BatchNavEnv
+from gym_batchnav.env.ids import make_batch
 from gym_batchnav.geometry import Camera, CameraJitter
 from gym_batchnav.lenses import Fisheye
 from gym_batchnav.library.library import SceneLibrary
@@ -26,17 +26,12 @@ def library():
 
 
 @pytest.fixture
-def make(library, tmp_path):
-    made = []
-
+def make(library, opened):
     def make(task, num_envs=6, **keywords):
         defaults = {"library": library, "episodes": 30, "renderer": "embree"}
-        made.append(BatchNavEnv(num_envs, **{**defaults, "task": task, "sensors": ("rgb",), **keywords}))
-        return made[-1]
+        return opened(BatchNavEnv(num_envs, **{**defaults, "task": task, "sensors": ("rgb",), **keywords}))
 
-    yield make
-    for env in made:
-        env.close()
+    return make
 
 
 def test_an_agent_at_the_goal_sees_the_goal_picture(make):
@@ -57,7 +52,7 @@ def test_the_goal_camera_is_placed_on_the_agent_like_its_own(make):
     np.testing.assert_array_equal(there["rgb"], observation["imagegoal"])
 
 
-def test_pictures_of_goals_are_taken_without_jitter(make, tmp_path):
+def test_pictures_of_goals_are_taken_without_jitter(make):
     """The goal of an episode looks the same however the agent's camera is placed in it."""
     jitter = CameraJitter(eye_height=(0.2, 0.4), pitch_deg=(20, 40), yaw_deg=(90, 180))
     swaying = replace(CAMERA, jitter=jitter)
@@ -68,7 +63,7 @@ def test_pictures_of_goals_are_taken_without_jitter(make, tmp_path):
     there = env.set_pose(env.episodes.goal, heading)["rgb"]
     assert (there != expected).any(axis=(1, 2, 3)).all()  # the agent's own camera has its jitter
     options = {"library": env.library, "episodes": 30}
-    by_id = make_imagenav(6, camera=swaying, **options, renderer="embree")
+    by_id = make_batch("ImageNav", 6, camera=swaying, **options, renderer="embree")
     np.testing.assert_array_equal(by_id.reset(seed=0)[0]["imagegoal"], expected)
     by_id.close()
 
@@ -177,4 +172,4 @@ def test_the_lens_of_the_goal_camera_chooses_the_renderer(make, task):
 
 def test_a_second_sensor_with_pictures_counts_too(make):
     env = make(ImageNav(CAMERA), sensors=("rgb", InstanceImageGoal(Camera(8, 8, lens=Fisheye()))), renderer="auto")
-    assert env.config.renderer_name == "embree" and len(env.config.picture_cameras) == 2
+    assert env.config.renderer_name == "embree" and len(env.components.picture_cameras) == 2

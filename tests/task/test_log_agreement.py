@@ -3,23 +3,18 @@
 import numpy as np
 import pytest
 
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.task.log_agreement import FinalDisplacement, MeanDisplacement
 
 
 @pytest.fixture
-def make(library, tmp_path):
-    made = []
-
+def make(library, opened):
     def make(path, num_envs=1, **keywords):
         given = {"library": library, "sensors": (), "episodes": 20, "max_episode_steps": 9}
         measures = (MeanDisplacement(path), FinalDisplacement(path))
-        made.append(BatchNavEnv(num_envs, measures=measures, **{**given, **keywords}))
-        return made[-1]
+        return opened(BatchNavEnv(num_envs, measures=measures, **{**given, **keywords}))
 
-    yield make
-    for env in made:
-        env.close()
+    return make
 
 
 @pytest.mark.parametrize("num_steps", [5, 9, 20])

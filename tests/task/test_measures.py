@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 
-from gym_batchnav.env.batch_env import BatchNavEnv
-from gym_batchnav.state import Memory, agent_state, episode_state
+from gym_batchnav.env.batch import BatchNavEnv
+from gym_batchnav.state import Buffers, agent_state, episode_state
 from gym_batchnav.task import measures as measure
 from gym_batchnav.task.api import TaskState
 from gym_batchnav.task.explore import Coverage
-from gym_batchnav.task.path_fidelity import NDTW
+from gym_batchnav.task.measures import NDTW
 
 
 def test_success_needs_stop_within_the_distance():
@@ -37,12 +37,12 @@ def test_an_episode_that_starts_on_its_goal_divides_nothing_by_zero():
         assert measure.soft_spl(zero, zero, zero)[0] == pytest.approx(0)
 
 
-def state_of(memory=None, success_distance=0.2, max_episode_steps=500, **arrays):
+def state_of(buffers=None, success_distance=0.2, max_episode_steps=500, **arrays):
     count = len(next(iter(arrays.values())))
     episodes = episode_state(count)
     for name, values in arrays.items():
         getattr(episodes, name)[:] = values
-    return TaskState(agent_state(count), episodes, Memory(memory or {}), None, max_episode_steps, success_distance)
+    return TaskState(agent_state(count), episodes, Buffers(buffers or {}), None, max_episode_steps, success_distance)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_collisions_per_metre():
 
 def test_oracle_success_remembers_the_nearest_visit():
     oracle = measure.OracleSuccess()
-    state = state_of(oracle.memory(4), distance=[0.1, 3, 3, 3])
+    state = state_of(oracle.buffers(4), distance=[0.1, 3, 3, 3])
     oracle.begin(state, np.arange(4))
     for distance, active in (([4, 0.1, 0.3, 0.1], [1, 1, 1, 0]), ([4, 4, 0.2, 4], [1, 1, 1, 1])):
         state.episodes.distance[:] = distance
@@ -89,7 +89,7 @@ def test_distance_bins_include_their_lower_limit():
             measure.DistanceBin(limits)
 
 
-def test_a_batch_reports_them(library, tmp_path):
+def test_a_batch_reports_them(library):
     added = (
         measure.CollisionRate(), measure.NavigationError(), measure.OracleSuccess(), measure.TimedOut(),
         measure.DistanceBin(), NDTW(), Coverage(),

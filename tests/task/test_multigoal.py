@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from rooms import box_room
 
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.episodes.samplers import PointEpisodes, TourEpisodes, sampler_from_json, sampler_to_json
 from gym_batchnav.episodes.sampling import SamplingRules, sample_tours
 from gym_batchnav.navmesh.mesh import NavMesh
@@ -17,17 +17,12 @@ STOP, FORWARD, LEFT = 0, 1, 2
 
 
 @pytest.fixture
-def make(library, tmp_path):
-    made = []
-
+def make(library, opened):
     def make(num_envs=8, **keywords):
         defaults = {"library": library, "episodes": 30, "sensors": ()}
-        made.append(BatchNavEnv(num_envs, **{**defaults, "task": MultiGoalNav(), **keywords}))
-        return made[-1]
+        return opened(BatchNavEnv(num_envs, **{**defaults, "task": MultiGoalNav(), **keywords}))
 
-    yield make
-    for env in made:
-        env.close()
+    return make
 
 
 def test_sampled_tours_keep_the_rules():

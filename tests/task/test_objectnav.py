@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from furnished import CATEGORIES, furnished
 
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
+from gym_batchnav.env.config import Scenes
 from gym_batchnav.evaluation.agents import ObjectOracleAgent
 from gym_batchnav.evaluation.evaluate import evaluate
 from gym_batchnav.geometry import polar_goals
@@ -18,7 +19,7 @@ def library():
 
 
 @pytest.fixture
-def env(library, tmp_path):
+def env(library):
     env = BatchNavEnv(8, library=library, episodes=40, sensors=(), task=ObjectNav(CATEGORIES))
     yield env
     env.close()
@@ -93,10 +94,11 @@ def test_the_distance_is_that_to_the_nearest_view_point(env):
             assert info["distance_to_goal"][index] == pytest.approx(lengths.min(), abs=2e-3)
 
 
-def test_episodes_come_from_the_cache_unchanged(library, tmp_path):
+def test_episodes_come_from_the_cache_unchanged(tmp_path):
     sets = []
     for _ in range(2):
-        env = BatchNavEnv(1, scenes=[furnished()], episodes=9, task=ObjectNav(CATEGORIES))
+        scenes = Scenes([furnished()], cache_dir=tmp_path)
+        env = BatchNavEnv(1, scenes=scenes, episodes=9, task=ObjectNav(CATEGORIES))
         sets.append(env.simulator.episode_set(0))
         env.close()
     for name, array in sets[0].arrays().items():

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from gym_batchnav.state import Memory, agent_state, episode_state
+from gym_batchnav.state import Buffers, agent_state, episode_state
 from gym_batchnav.task.api import TaskState
-from gym_batchnav.task.path_fidelity import NDTW, next_costs
+from gym_batchnav.task.measures import NDTW, next_costs
 
 
 class Straight:
@@ -21,7 +21,7 @@ class Straight:
 def walked(goal, positions, **keywords):
     """Return the nDTW of one agent that walks from the origin through positions."""
     measure = NDTW(**keywords)
-    state = TaskState(agent_state(1), episode_state(1), Memory(measure.memory(1)), lambda slot: Straight(), 500, 0.2)
+    state = TaskState(agent_state(1), episode_state(1), Buffers(measure.buffers(1)), lambda slot: Straight(), 500, 0.2)
     state.episodes.goal[0] = goal
     measure.begin(state, np.arange(1))
     for position in positions:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rooms import box, scene_of
 
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.state import agent_state, episode_state
 from gym_batchnav.task.api import TaskState
 from gym_batchnav.task.pointnav import PointNav
@@ -61,7 +61,7 @@ def test_heading_is_the_agents():
     assert read.shape == (1, 1) and read[0, 0] == -2.5 and Heading().space.contains(read[0])
 
 
-def test_in_an_episode_they_count_from_where_it_began(library, tmp_path):
+def test_in_an_episode_they_count_from_where_it_began(library):
     keywords = {"library": library, "episodes": 20, "sensors": (GPS(), Compass())}
     env = BatchNavEnv(16, autoreset_mode="same_step", max_episode_steps=12, **keywords)
     observation, _ = env.reset(seed=0)
@@ -86,7 +86,7 @@ def test_the_static_goal_is_the_goal_as_seen_from_the_start():
     np.testing.assert_allclose(StaticPointGoal().observe(state), [[2, 0]], atol=1e-6)
 
 
-def test_the_static_goal_stays_while_the_agent_moves(library, tmp_path):
+def test_the_static_goal_stays_while_the_agent_moves(library):
     keywords = {"library": library, "episodes": 20, "autoreset_mode": "same_step"}
     task = PointNav(goal_sensor=StaticPointGoal())
     env = BatchNavEnv(8, task=task, sensors=(PointGoal(),), max_episode_steps=10, **keywords)
@@ -102,7 +102,7 @@ def test_the_static_goal_stays_while_the_agent_moves(library, tmp_path):
     env.close()
 
 
-def test_the_scan_measures_how_far_the_walls_of_a_hall_are(tmp_path):
+def test_the_scan_measures_how_far_the_walls_of_a_hall_are():
     hall = scene_of("hall", box((-5, 0, -4), (5, 2.6, 4), inward=True))
     env = BatchNavEnv(2, scenes=hall, sensors=(WalkScan(8, reach=6.0),), episodes=20)
     env.reset(seed=0)

@@ -13,7 +13,7 @@ from safetensors import safe_open  # noqa: E402
 from safetensors.numpy import save as pack_arrays  # noqa: E402
 
 from gym_batchnav import BatchNavEnv, DiscreteActions, LoCoBotNoise  # noqa: E402
-from gym_batchnav.env.delays import SensorTiming  # noqa: E402
+from gym_batchnav.env.observe import SensorTiming  # noqa: E402
 from gym_batchnav.evaluation.records import fields_of, record_of  # noqa: E402
 from gym_batchnav.evaluation.world import PolicyAbout, check_world, policy_about  # noqa: E402
 from gym_batchnav.geometry import Camera  # noqa: E402
@@ -22,8 +22,7 @@ from gym_batchnav.mapping.sensors import MapPath  # noqa: E402
 from gym_batchnav.navmesh.mesh import NavMeshSettings  # noqa: E402
 from gym_batchnav.noise.depth import RedwoodNoise  # noqa: E402
 from gym_batchnav.noise.rgb import GaussianNoise  # noqa: E402
-from gym_batchnav.task.explore import Explore  # noqa: E402
-from gym_batchnav.task.flee import Flee  # noqa: E402
+from gym_batchnav.task.explore import Explore, Flee  # noqa: E402
 from gym_batchnav.task.imagenav import ImageNav, InstanceImageNav  # noqa: E402
 from gym_batchnav.task.multigoal import MultiGoalNav  # noqa: E402
 from gym_batchnav.task.objectnav import ObjectNav  # noqa: E402

@@ -13,7 +13,7 @@ from rooms import box, box_room, scene_of
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from gym_batchnav.actions.discrete import DiscreteActions  # noqa: E402
-from gym_batchnav.env.batch_env import BatchNavEnv  # noqa: E402
+from gym_batchnav.env.batch import BatchNavEnv  # noqa: E402
 from gym_batchnav.geometry import Camera  # noqa: E402
 from gym_batchnav.library.library import SceneLibrary  # noqa: E402
 from gym_batchnav.mapping.sensors import MapPath  # noqa: E402

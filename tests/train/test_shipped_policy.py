@@ -4,7 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-from gym_batchnav.env.batch_env import BatchNavEnv  # noqa: E402
+from gym_batchnav.env.batch import BatchNavEnv  # noqa: E402
 from gym_batchnav.evaluation.agents import RandomAgent  # noqa: E402
 from gym_batchnav.evaluation.comparison import SMALL_HOMES  # noqa: E402
 from gym_batchnav.evaluation.evaluate import evaluate  # noqa: E402

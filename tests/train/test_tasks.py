@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("safetensors", reason="safetensors is not installed")
 
 from gym_batchnav.actions.discrete import DiscreteActions  # noqa: E402
-from gym_batchnav.env.batch_env import BatchNavEnv  # noqa: E402
+from gym_batchnav.env.batch import BatchNavEnv  # noqa: E402
 from gym_batchnav.evaluation.agents import RandomAgent  # noqa: E402
 from gym_batchnav.evaluation.evaluate import evaluate  # noqa: E402
 from gym_batchnav.evaluation.intervals import bootstrap, estimates  # noqa: E402

@@ -8,7 +8,7 @@ from PIL import Image
 from rooms import box, box_room, scene_of
 
 from gym_batchnav import viz
-from gym_batchnav.env.tasks import make_dronenav
+from gym_batchnav.env.ids import make_batch
 from gym_batchnav.episodes.flight import FlightEpisodes
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.library import SceneLibrary
@@ -22,7 +22,8 @@ ROOM = box((-4, 0, -3), (4, 2.6, 3), inward=True)
 
 @pytest.fixture(scope="module")
 def env(tmp_path_factory):
-    made = make_dronenav(
+    made = make_batch(
+        "DroneNav",
         2, task=DroneNav(sampler=FlightEpisodes(num_goals=2)), scenes=[box_room()], episodes=4, renderer="embree",
         camera=Camera(8, 8, eye_height=0),
     )  # fmt: skip

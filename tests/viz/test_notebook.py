@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 from rooms import box_room
 
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
 from gym_batchnav.task.pointnav import PointNav
 from gym_batchnav.viz.notebook import mime_bundle

@@ -11,7 +11,7 @@ require("rerun")
 from recordings import Recorded
 
 from gym_batchnav import viz
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.geometry import Camera, camera_to_world
 from gym_batchnav.worlds.views import FIRST_BODY_ID
 

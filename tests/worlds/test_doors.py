@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from rooms import box, scene_of
 
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.env.replay import RecordWorlds, replay
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.worlds.doors import DISC_RADIUS, Doors

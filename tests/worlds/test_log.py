@@ -46,13 +46,13 @@ def test_a_log_is_read_as_it_was_written(tmp_path):
         ({"shapes": ("dog",) * 65}, "65 bodies"),
         ({"seconds": np.inf}, "seconds=inf"),
         ({"state": {}}, r"the state has parts \[\]"),
-        ({"state": {"agents": {}, "episodes": {}, "memory": {}}}, "without the state of their world"),
+        ({"state": {"agents": {}, "episodes": {}, "buffers": {}}}, "without the state of their world"),
         (
-            {"state": {"agents": {"heading": np.full(1, np.nan)}, "episodes": {}, "memory": {}, "worlds": {}}},
+            {"state": {"agents": {"heading": np.full(1, np.nan)}, "episodes": {}, "buffers": {}, "worlds": {}}},
             "agents.heading has values that are not finite",
         ),
         (
-            {"state": {"agents": {"heading": np.zeros(2)}, "episodes": {}, "memory": {}, "worlds": {}}},
+            {"state": {"agents": {"heading": np.zeros(2)}, "episodes": {}, "buffers": {}, "worlds": {}}},
             "agents.heading is .*: expected 1 rows",
         ),
     ],

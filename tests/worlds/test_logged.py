@@ -7,7 +7,7 @@ import pytest
 from logs import make_log
 from rooms import box, scene_of
 
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.worlds.log import HURRY, LoggedBodies

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gym_batchnav.env.tasks import make_tag
+from gym_batchnav.env.ids import make_batch
 from gym_batchnav.worlds.selfplay import SelfPlay, ratings
 
 
@@ -17,7 +17,7 @@ def turns_right(observation):
 
 @pytest.fixture
 def envs(tmp_path):
-    made = make_tag(12, scenes="apartment_0", sensors=(), autoreset_mode="same_step",
+    made = make_batch("Tag", 12, scenes="apartment_0", sensors=(), autoreset_mode="same_step",
                     max_episode_steps=6)  # fmt: skip
     yield made
     made.close()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
 
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.env.config import Episodes
 from gym_batchnav.geometry import Camera
 from gym_batchnav.lenses import Equirectangular

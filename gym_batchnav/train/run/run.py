@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 import gym_batchnav
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.evaluation.world import policy_about
 from gym_batchnav.system.process import num_processors
 from gym_batchnav.system.progress import late_progress

@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium.spaces import Discrete
 from gymnasium.vector import AutoresetMode
 
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.evaluation.agents import Agent
 from gym_batchnav.state import Action
 from gym_batchnav.viz.window.page import Page

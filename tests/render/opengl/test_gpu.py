@@ -14,7 +14,7 @@ import pytest
 from quads import Quad, checkerboard, rotations, scene_of, views_at, wall
 from rooms import box_room
 
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.render import make_renderer

@@ -19,7 +19,7 @@ require("playwright")
 
 from playwright import sync_api
 
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.evaluation.agents import ShortestPathAgent
 from gym_batchnav.viz.window.server import WindowServer
 from gym_batchnav.viz.window.walk import walk_in_window

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from rooms import box_room
 
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.evaluation.agents import RandomAgent, ShortestPathAgent
 from gym_batchnav.evaluation.loop import EpisodeLoop
 from gym_batchnav.state import Action

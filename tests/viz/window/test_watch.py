@@ -15,7 +15,7 @@ from rooms import box_room
 pytest.importorskip("viser", reason="needs the extra [view]")
 
 from gym_batchnav import viz
-from gym_batchnav.env.batch_env import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.geometry import Camera, camera_to_world
 from gym_batchnav.lenses import Equirectangular
 from gym_batchnav.state import Action

@@ -11,8 +11,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from gym_batchnav.env.cameras import AgentCameras, scatter
-from gym_batchnav.env.infos import end_info, step_info
-from gym_batchnav.env.observer import Observation, Observer
+from gym_batchnav.env.observe import Observation, Observer
 from gym_batchnav.env.simulator import Simulator
 from gym_batchnav.geometry import Camera, camera_views, look_at
 from gym_batchnav.state import read_only
@@ -94,7 +93,7 @@ class Stepper:
         self.state = TaskState(
             agents=read_only(self.simulator.agents),
             episodes=read_only(self.simulator.episodes),
-            memory=self.simulator.memory,
+            buffers=self.simulator.buffers,
             navmesh=self.simulator.navmesh,
             max_episode_steps=max_episode_steps,
             success_distance=self.components.task.success_distance,
@@ -251,7 +250,7 @@ class Stepper:
         | SAME_STEP | ``done``           | in ``final_info``, with ``final_obs`` |
         | DISABLED  | none               | among those of the step               |
         """
-        ends = end_info(self.components, measures, done)
+        ends = self._end_info(measures, done)
         if self.autoreset_mode == AutoresetMode.SAME_STEP:
             final = self._final(done, measures, ends) if done.any() else {}
             return {**self._begin(done | beginning, measures), **final}
@@ -278,8 +277,33 @@ class Stepper:
         return info
 
     def _info(self, measures: Measures) -> dict[str, Any]:
-        """Return the infos that every step reports."""
-        return step_info(self.simulator, self.components, measures)
+        """Return the infos of every step: the episode of each environment (``INFO_KEYS``) and the step's measures.
+
+        Infos have one array per key, and a mask [N] bool per array under ``_key``.
+        """
+        simulator = self.simulator
+        slot = simulator.agents.slot
+        info: dict[str, Any] = {
+            "scene_index": simulator.library.source_index[slot],
+            "episode_index": simulator.schedule.first[slot] + simulator.episodes.episode,
+        }
+        if simulator.schedule.order == "once":
+            info["episode_valid"] = simulator.episodes.valid.copy()
+        if simulator.worlds is not None:
+            info["waiting"] = simulator.worlds.waiting()
+        for name in self.components.step_measures:
+            info[name] = measures[name].copy()
+        for name in tuple(info):
+            info[f"_{name}"] = np.ones(simulator.num_agents, bool)
+        return info
+
+    def _end_info(self, measures: Measures, done: np.ndarray) -> dict[str, Any]:
+        """Return the end measures of the episodes that ended, ``done`` [N] bool; an empty dict if none did."""
+        info: dict[str, Any] = {}
+        for name in self.components.end_measures if done.any() else ():
+            info[name] = measures[name].copy()
+            info[f"_{name}"] = done.copy()
+        return info
 
     def _observation(self, images: dict[str, Any]) -> Observation:
         """Return observations with images, which are overwritten, and the readings of all other sensors."""

@@ -12,6 +12,7 @@ from gymnasium.spaces import Dict
 from gymnasium.vector import VectorEnv
 from gymnasium.vector.utils import batch_space
 
+from gym_batchnav.actions.api import Actions
 from gym_batchnav.env.arguments import (
     chosen_of,
     episodes_of,
@@ -21,23 +22,34 @@ from gym_batchnav.env.arguments import (
     options_of,
     seeds_of,
 )
-from gym_batchnav.env.attributes import BatchAttributes
 from gym_batchnav.env.cameras import AgentCameras
-from gym_batchnav.env.config import RENDER_MODES, EnvConfig, autoreset_mode_of, check_choice, takes_keywords_of
+from gym_batchnav.env.card import ProtocolCard, make_card
+from gym_batchnav.env.config import (
+    RENDER_MODES,
+    EnvConfig,
+    autoreset_mode_of,
+    check_choice,
+    check_memory,
+    takes_keywords_of,
+)
 from gym_batchnav.env.functional import FunctionalBatch
-from gym_batchnav.env.memory import check_memory
-from gym_batchnav.env.observer import Observer
-from gym_batchnav.env.queries import BatchQueries
+from gym_batchnav.env.observe import Observer
 from gym_batchnav.env.simulator import Simulator
-from gym_batchnav.env.stepper import Observation, Stepper
+from gym_batchnav.env.step import Observation, Stepper
 from gym_batchnav.episodes.schedule import EPISODE_ORDERS
+from gym_batchnav.library.library import SceneLibrary
+from gym_batchnav.navmesh.mesh import NavMesh
+from gym_batchnav.render.api import Renderer
 from gym_batchnav.scene.categories import SemanticIds
+from gym_batchnav.state import AgentState, EpisodeState
 from gym_batchnav.system.numbers import check_counts
 from gym_batchnav.system.process import Claim
+from gym_batchnav.task.api import Task, TaskState
 from gym_batchnav.worlds.views import WorldViews
+from gym_batchnav.worlds.worlds import Worlds
 
 
-class BatchNavEnv(BatchQueries, BatchAttributes, VectorEnv):
+class BatchNavEnv(VectorEnv):
     """Thousands of agents in shared scenes behind Gymnasium's vector API.
 
     By default, actions are 0 STOP, 1 MOVE_FORWARD, 2 TURN_LEFT, 3 TURN_RIGHT; ``actions=`` chooses others, such as
@@ -75,14 +87,14 @@ class BatchNavEnv(BatchQueries, BatchAttributes, VectorEnv):
             num_envs,
             preparer,
             config.episode_settings.order,
-            {**self.components.memory(num_envs), **delays.memory(num_envs)},
+            {**self.components.buffers(num_envs), **delays.buffers(num_envs)},
             actions=config.action_kind,
             actuation_noise=config.noise,
             sliding=config.sliding,
             geodesic=config.geodesic,
             team=config.team,
             bodies=config.bodies,
-            check_memory=self.components.check_memory,
+            check_buffers=self.components.check_buffers,
         )
         ids = SemanticIds.of(config.semantic_ids)
         worlds = self.simulator.worlds
@@ -96,7 +108,7 @@ class BatchNavEnv(BatchQueries, BatchAttributes, VectorEnv):
             device=config.obs_device,
             semantic_ids=ids,
             bodies=None if worlds is None else WorldViews(worlds, self.simulator.navmeshes, ids),
-            episode_keys=self.simulator.episodes.noise,
+            episode_keys=self.simulator.episodes.key,
         )
         self.num_envs = num_envs
         self.autoreset_mode = autoreset_mode_of(config.autoreset_mode)
@@ -136,6 +148,91 @@ class BatchNavEnv(BatchQueries, BatchAttributes, VectorEnv):
             f"{type(self).__name__} cannot be copied or pickled: make another one with the same arguments and pass the "
             "result of this one's get_state() to its set_state()"
         )
+
+    # Properties and lookups
+
+    @property
+    def actions(self) -> Actions:
+        """The meaning of the agents' actions: DiscreteActions, VelocityActions, ..."""
+        return self.simulator.actions
+
+    @property
+    def library(self) -> SceneLibrary:
+        """The scenes."""
+        return self.simulator.library
+
+    @property
+    def renderer(self) -> Renderer:
+        """The renderer; see ``renderer.name`` and ``renderer.device``."""
+        return self.cameras.renderer
+
+    @property
+    def worlds(self) -> Worlds | None:
+        """The worlds that agents share with others and with other bodies; None if each agent is alone."""
+        return self.simulator.worlds
+
+    @property
+    def num_episodes(self) -> int:
+        """The number of episodes of all scenes together."""
+        return self.simulator.schedule.total
+
+    @property
+    def agents(self) -> AgentState:
+        """Pose of every agent: read-only views of arrays that are updated in place; NaN before the first reset."""
+        return self.task_state.agents
+
+    @property
+    def episodes(self) -> EpisodeState:
+        """Episode of every environment and its progress: read-only views of arrays that are updated in place."""
+        return self.task_state.episodes
+
+    @property
+    def task(self) -> Task:
+        """The task."""
+        return self.components.task
+
+    @property
+    def task_state(self) -> TaskState:
+        """Read-only view of the state for tasks, sensors and measures."""
+        return self.stepper.state
+
+    @property
+    def max_episode_steps(self) -> int:
+        """The number of actions after which an episode is truncated."""
+        return self.stepper.state.max_episode_steps
+
+    @max_episode_steps.setter
+    def max_episode_steps(self, steps: int) -> None:
+        check_counts(max_episode_steps=steps)
+        self.stepper.set_max_episode_steps(steps)
+
+    @property
+    def timings(self) -> dict[str, float]:
+        """Seconds spent since the environment was made, by phase of the step; see PHASES."""
+        return self.stepper.timings
+
+    def protocol_card(self) -> ProtocolCard:
+        """Return everything needed to reproduce a result: settings, checksums, versions, renderer and seeds.
+
+        Print it, or write its ``to_json()`` beside the result.
+        """
+        return make_card(self.config, self.simulator, self.cameras, self.max_episode_steps)
+
+    def scene_name(self, index: int) -> str:
+        """Return the name of the scene that environment ``index`` is in."""
+        return self.library.name(self._slot_of(index))
+
+    def episode_name(self, index: int) -> str:
+        """Return the name of the episode that environment ``index`` runs, as in its episode file."""
+        return self.simulator.episode_set(self._slot_of(index)).ids[int(self.episodes.episode[index])]
+
+    def navmesh_of(self, index: int) -> NavMesh:
+        """Return the navmesh of the scene that environment ``index`` is in."""
+        return self.simulator.navmesh(self._slot_of(index))
+
+    def _slot_of(self, index: int) -> int:
+        """Return the slot of an environment's scene; raise ValueError if there is no such environment."""
+        return int(self.agents.slot[indices_of([index], self.num_envs)[0]])
 
     # Gymnasium's vector API
 
@@ -220,6 +317,32 @@ class BatchNavEnv(BatchQueries, BatchAttributes, VectorEnv):
         with ExitStack() as stack:  # runs each callback even if another raises
             stack.callback(self.simulator.close)
             stack.callback(self.cameras.close)
+
+    def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """Call a method of the batch, or read an attribute, and return one result per environment.
+
+        ``call("render")`` returns one frame per environment; any other result is that of the batch, repeated.
+        """
+        result = getattr(self, name)
+        if callable(result):
+            result = result(*args, **kwargs)
+        return result if name == "render" and result is not None else (result,) * self.num_envs
+
+    def get_attr(self, name: str) -> tuple[Any, ...]:
+        """Return an attribute of the batch, once per environment."""
+        return (getattr(self, name),) * self.num_envs
+
+    def set_attr(self, name: str, values: Any) -> None:
+        """Set an attribute that all environments share; the entries of a list must be equal.
+
+        Raises:
+            ValueError: The entries of a list differ, or their number is not N.
+        """
+        if isinstance(values, (list, tuple)):
+            if len(values) != self.num_envs or any(value != values[0] for value in values):
+                raise ValueError(f"set_attr({name!r}): the environments of a batch share it; pass one value")
+            values = values[0]
+        setattr(self, name, values)
 
     # Beyond Gymnasium
 
@@ -313,3 +436,23 @@ class BatchNavEnv(BatchQueries, BatchAttributes, VectorEnv):
             MissingExtraError: torch is not installed.
         """
         return FunctionalBatch(self, arrays)
+
+    # Checks
+
+    def check_open(self, method: str) -> None:
+        """Raise RuntimeError after ``close()``, in a forked process and in another thread."""
+        if self.closed:
+            raise RuntimeError(f"{method} after close(): make a new environment")
+        self._claim.claim_thread(method)
+
+    def check_idle(self, method: str) -> None:
+        """Raise RuntimeError while a step is in flight, and where ``check_open`` does."""
+        self.check_open(method)
+        if self.stepper.in_flight:
+            raise RuntimeError(f"{method} between send() and recv(): call recv() first")
+
+    def check_ready(self, method: str) -> None:
+        """Raise RuntimeError before the first reset, and where ``check_idle`` does."""
+        self.check_idle(method)
+        if not self.simulator.begun.all():
+            raise RuntimeError(f"{method} before reset: call reset() first")

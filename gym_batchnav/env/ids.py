@@ -1,0 +1,139 @@
+"""The table of ids: ``BatchNav/<name>-v0`` is a task with defaults. Modules are imported when an id is used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from gymnasium.vector import VectorEnv
+
+Keywords = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class EnvId:
+    """The environments behind an id.
+
+    Attributes:
+        task: Module and class of the task.
+        max_episode_steps: Its limit of steps.
+        defaults: Returns keywords of BatchNavEnv that differ from its own defaults, from those that the user has given.
+        wrapper: Module and class of a wrapper that turns each observation into one array.
+        is_single: Whether ``gymnasium.make`` can make an environment of one agent.
+    """
+
+    task: str
+    max_episode_steps: int = 500
+    defaults: Callable[[Keywords], dict[str, Any]] = lambda given: {}
+    wrapper: str | None = None
+    is_single: bool = True
+
+
+def _of_dronenav(given: Keywords) -> dict[str, Any]:
+    """Return the actions and a camera at the centre of the body."""
+    from gym_batchnav.actions.flight import FlightActions
+    from gym_batchnav.geometry import Camera
+
+    return {"actions": FlightActions(), "camera": Camera(eye_height=0.0)}
+
+
+def _of_imagenav(given: Keywords) -> dict[str, Any]:
+    """Return RGB, and a task that takes its pictures with the agents' camera without the jitter, if one is given."""
+    from gym_batchnav.geometry import Camera
+    from gym_batchnav.task.imagenav import ImageNav
+
+    camera = given.get("camera")
+    return {"sensors": ("rgb",)} | ({"task": ImageNav(camera)} if isinstance(camera, Camera) else {})
+
+
+def _of_socialnav(given: Keywords) -> dict[str, Any]:
+    """Return four people in every world."""
+    from gym_batchnav.worlds.people import People
+
+    return {"bodies": (People(4),)}
+
+
+def _of_team(given: Keywords) -> dict[str, Any]:
+    """Return as many agents in a world as the task that will be used has."""
+    from gym_batchnav.protocols import protocol_of
+
+    protocol = given.get("protocol")
+    task = given.get("task", None if protocol is None else protocol_of(protocol).task)
+    return {"agents_per_world": getattr(task, "num_agents", 2)}
+
+
+_POINTNAV = "gym_batchnav.task.pointnav:PointNav"
+_DRONENAV = "gym_batchnav.task.dronenav:DroneNav"
+IDS: Mapping[str, EnvId] = {
+    "PointNav": EnvId(_POINTNAV),
+    "PointNavScan": EnvId(_POINTNAV, wrapper="gym_batchnav.env.flat:ScanObservation"),
+    "PointNavImage": EnvId(_POINTNAV, wrapper="gym_batchnav.env.flat:ImageObservation"),
+    "DroneNav": EnvId(_DRONENAV, defaults=_of_dronenav),
+    "DroneNavScan": EnvId(_DRONENAV, defaults=_of_dronenav, wrapper="gym_batchnav.env.flat_flight:FlightScan"),
+    "Explore": EnvId("gym_batchnav.task.explore:Explore"),
+    "Flee": EnvId("gym_batchnav.task.explore:Flee"),
+    "ImageNav": EnvId("gym_batchnav.task.imagenav:ImageNav", 1000, _of_imagenav),
+    "InstanceImageNav": EnvId("gym_batchnav.task.imagenav:InstanceImageNav", 1000, lambda given: {"sensors": ("rgb",)}),
+    "MultiGoalNav": EnvId("gym_batchnav.task.multigoal:MultiGoalNav", 2500),
+    "ObjectNav": EnvId("gym_batchnav.task.objectnav:ObjectNav"),
+    "SocialNav": EnvId("gym_batchnav.task.socialnav:SocialNav", defaults=_of_socialnav),
+    "Tag": EnvId("gym_batchnav.task.meeting:Tag", 200, _of_team, is_single=False),
+    "Rendezvous": EnvId("gym_batchnav.task.meeting:Rendezvous", 300, _of_team, is_single=False),
+}
+
+
+def make_batch(name: str, num_envs: int = 1, **keywords: Any) -> VectorEnv:
+    """Make the batch of ``BatchNav/<name>-v0``: a BatchNavEnv, or a wrapper around one.
+
+    ``make_vec`` passes on the id's limit of steps as if the user had, so a limit of this value is a protocol's.
+
+    Args:
+        name: A name of ``IDS``.
+        num_envs: N.
+        **keywords: Keywords of BatchNavEnv; see ``with_defaults`` for those left out.
+
+    Raises:
+        ValueError: The protocol is for another task, or the wrapper cannot hold the observations.
+    """
+    from gym_batchnav.env.batch import BatchNavEnv
+    from gym_batchnav.env.config import with_defaults
+    from gym_batchnav.protocols import protocol_of
+
+    one = IDS[name]
+    task = _class_at(one.task)
+    wrapper = None if one.wrapper is None else _class_at(one.wrapper)
+    if wrapper is not None:
+        keywords = {**wrapper.keywords, **keywords}
+        if keywords.get("obs_device", "cpu") != "cpu":
+            raise ValueError(
+                f"obs_device={keywords['obs_device']!r}: one array is made on the CPU; use BatchNav/PointNav-v0"
+            )
+        if keywords.get("obs_device", "cpu") != "cpu":
+            raise ValueError(
+                f"obs_device={keywords['obs_device']!r}: one array is made on the CPU; use BatchNav/PointNav-v0"
+            )
+    if keywords.get("protocol") is not None:
+        protocol = protocol_of(keywords["protocol"])
+        if "task" not in keywords and not isinstance(protocol.task, task):
+            theirs = type(protocol.task).__name__
+            raise ValueError(
+                f"protocol={protocol.name!r} is for {theirs}, not {task.__name__}: make BatchNav/{theirs}-v0 instead"
+            )
+        if keywords.get("max_episode_steps") == one.max_episode_steps:
+            keywords = {key: value for key, value in keywords.items() if key != "max_episode_steps"}
+    env = BatchNavEnv(num_envs, **with_defaults(keywords, {"task": task(), **one.defaults(keywords)}))
+    if wrapper is None:
+        return env
+    try:
+        return wrapper(env)
+    except ValueError:
+        env.close()
+        raise
+
+
+def _class_at(path: str) -> Any:
+    """Return the class of ``"module:class"``."""
+    module, _, name = path.partition(":")
+    return getattr(import_module(module), name)
