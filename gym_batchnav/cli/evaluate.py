@@ -13,7 +13,7 @@ from rich.console import Console
 from gym_batchnav.cli.cluster import RayAddress, RayCpus, check_one_division
 from gym_batchnav.cli.evaluate_tables import print_tables, stop_hint, tables
 from gym_batchnav.cli.extras import train_extra
-from gym_batchnav.cli.flags import errors_with_flags, listed, refuse_options
+from gym_batchnav.cli.flags import listed, refuse_options
 from gym_batchnav.system.nested import finite
 from gym_batchnav.system.parts import Part
 from gym_batchnav.system.storage import make_folder
@@ -23,10 +23,6 @@ if TYPE_CHECKING:
     from gym_batchnav.evaluation.comparison import Comparison, TrainedAgent
 
 AGENTS = "blind,random,follower"
-_FLAGS = (
-    "scenes", "episodes", "num_envs", "seed", "allow_mismatch", "renderer", "agents", "protocol", "sensors", "policy",
-)  # fmt: skip
-_RENAMED = {"policy_file": "policy", "policies": "policy", "blind_file": "blind"}
 
 
 evaluation = typer.Typer()
@@ -106,16 +102,14 @@ def evaluate(
     from gym_batchnav.evaluation.shards import write_shard
     from gym_batchnav.viz.report import check_figures
 
-    with errors_with_flags("policy"):
-        for name in policy or ():
-            check_name(name)
+    for name in policy or ():
+        check_name(name)
 
     console = Console(stderr=as_json)
-    with errors_with_flags("shard", "out", "ray", "ray_cpus"):
-        part = Part.parse(shard)
-        check_one_division(shard, ray, ray_cpus)
-        if shard is not None and out is None:
-            raise ValueError(f"shard={part}: also pass out=, a folder of its own for each shard")
+    part = Part.parse(shard)
+    check_one_division(shard, ray, ray_cpus)
+    if shard is not None and out is None:
+        raise ValueError(f"shard={part}: also pass out=, a folder of its own for each shard")
     if out is not None:
         if shard is None:
             check_figures()
@@ -125,7 +119,7 @@ def evaluate(
         episodes=episodes, num_envs=num_envs, renderer=renderer, sample=sample, seed=seed,
         allow_mismatch=allow_mismatch, protocol=protocol, sensors=None if sensors is None else listed(sensors),
     )  # fmt: skip
-    with console.status("Loading scenes"), errors_with_flags(*_FLAGS, **_RENAMED):
+    with console.status("Loading scenes"):
         comparison = make_comparison(asked, _load, _note(console))
     try:
         _run(comparison, seed, part, ray, ray_cpus)
@@ -168,7 +162,7 @@ def merge(
 
     check_figures()
     console = Console(stderr=as_json)
-    with console.status("Loading scenes"), errors_with_flags(*_FLAGS, **_RENAMED):
+    with console.status("Loading scenes"):
         comparison = merged(folders, _load, policy or (), listed(agents), blind, renderer, _note(console))
     try:
         make_folder(out)
@@ -192,13 +186,11 @@ def _note(console: Console) -> Callable[[str], None]:
 def _run(comparison: Comparison, seed: int, part: Part, ray: str | None, ray_cpus: int | None) -> None:
     """Evaluate the agents here or on a Ray cluster."""
     if ray is None:
-        with errors_with_flags(*_FLAGS, **_RENAMED):
-            comparison.run(seed, part)
+        comparison.run(seed, part)
         return
     from gym_batchnav.cluster.jobs import evaluate_on
 
-    with errors_with_flags(*_FLAGS, num_cpus="ray_cpus"):
-        evaluate_on(ray, comparison, ray_cpus)
+    evaluate_on(ray, comparison, ray_cpus)
 
 
 def _report(comparison: Comparison, seed: int, out: Path | None, as_json: bool, console: Console) -> None:

@@ -18,7 +18,6 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
 from gym_batchnav.cli.extras import train_extra
-from gym_batchnav.cli.flags import errors_with_flags
 from gym_batchnav.cli.interruption import INTERRUPTED, Interruption
 from gym_batchnav.system.code import PACKAGE
 from gym_batchnav.system.extras import MissingExtraError, install_command
@@ -99,19 +98,17 @@ def train(
         "threads": threads,
         "renderer": renderer,
     }
-    with errors_with_flags("preset", "logger"):
-        _check_before_torch(preset, config, logger or ())
+    _check_before_torch(preset, config, logger or ())
     with train_extra():
         from gym_batchnav.train.run.config import parse_assignment, read_config
         from gym_batchnav.train.run.run import TrainingRun
         from gym_batchnav.train.run.settings import run_keywords
 
     console = Console(stderr=as_json, highlight=False, soft_wrap=True)
-    with errors_with_flags(*given, "out", "resume", "logger", changes="set"):
-        names = {} if config is None else read_config(config)
-        names |= dict(map(parse_assignment, changes or ()))
-        names |= {name: value for name, value in given.items() if value is not None}
-        run = TrainingRun(out, run_keywords(names), resume, note=console.print, loggers=logger)
+    names = {} if config is None else read_config(config)
+    names |= dict(map(parse_assignment, changes or ()))
+    names |= {name: value for name, value in given.items() if value is not None}
+    run = TrainingRun(out, run_keywords(names), resume, note=console.print, loggers=logger)
     console.quiet = run.workers.rank != 0
     try:
         console.print(_headline(run))

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from gym_batchnav.cli.flags import errors_with_flags, listed
+from gym_batchnav.cli.flags import listed
 from gym_batchnav.system.progress import share_progress
 from gym_batchnav.system.wording import counted
 
@@ -59,26 +59,25 @@ def tune(
     console = Console(stderr=as_json, highlight=False)
     log = runs or tuning.runs_file()
     sizes = tuple((camera.width, camera.height) for camera in map(camera_of, resolution or ["64"]))
-    with errors_with_flags("scenes", "sensors", "explore", "resolution", "renderer", "num_envs", "max_triangles"):
-        work = tuning.Workload(tuple(scenes or ("apartments",)), listed(sensors), max_triangles)
-        drawn_by = find_renderer(renderer)
-        known = [] if log is None or (runs is None and not log.exists()) else tuning.read_runs(log)
-        with console.status("Loading scenes"):
-            situation = work.situation(drawn_by.on_gpu)
-        settings = tuning.candidates(situation, drawn_by.name, sizes, tuple(num_envs or tuning.NUM_ENVS))
-        if not explore and len(known) < tuning.MIN_RUNS:
-            explore = tuning.MIN_RUNS
-            console.print(
-                f"The log has {counted(len(known), 'run')}, of which {explore} are needed: measuring {explore} "
-                f"settings, as with --explore {explore}"
-            )
-        order = np.random.default_rng(seed).permutation(len(settings))[:explore].tolist()
-        with share_progress("Measuring") as show:
-            for done, row in enumerate(order):
-                known.append(work.measure(situation, settings[row], seconds))
-                tuning.record_run(known[-1])
-                show((done + 1) / len(order))
-        choices = tuning.choose(known, situation, settings)
+    work = tuning.Workload(tuple(scenes or ("apartments",)), listed(sensors), max_triangles)
+    drawn_by = find_renderer(renderer)
+    known = [] if log is None or (runs is None and not log.exists()) else tuning.read_runs(log)
+    with console.status("Loading scenes"):
+        situation = work.situation(drawn_by.on_gpu)
+    settings = tuning.candidates(situation, drawn_by.name, sizes, tuple(num_envs or tuning.NUM_ENVS))
+    if not explore and len(known) < tuning.MIN_RUNS:
+        explore = tuning.MIN_RUNS
+        console.print(
+            f"The log has {counted(len(known), 'run')}, of which {explore} are needed: measuring {explore} "
+            f"settings, as with --explore {explore}"
+        )
+    order = np.random.default_rng(seed).permutation(len(settings))[:explore].tolist()
+    with share_progress("Measuring") as show:
+        for done, row in enumerate(order):
+            known.append(work.measure(situation, settings[row], seconds))
+            tuning.record_run(known[-1])
+            show((done + 1) / len(order))
+    choices = tuning.choose(known, situation, settings)
     usual = tuning.defaults(situation, drawn_by.name, sizes[0])
     measured: dict[SpeedSettings, float] = {}
     if measure:

@@ -155,7 +155,7 @@ def test_shards_that_are_no_whole_are_refused(files, shards, tmp_path):
     refused_if("beyond 64 bits", lambda part: part["results"]["random"].update(num_steps=[10**30]))
     refused_if("with other columns", lambda part: part["results"]["random"].pop("spl"))
     refused_if("is not 'gym-batchnav evaluation shard 2'", lambda part: part.update(format="another"))
-    refused_if("its argument --scenes 3: expected tuple", lambda part: part["arguments"].update(scenes=3))
+    refused_if("its argument scenes=3: expected tuple", lambda part: part["arguments"].update(scenes=3))
     refused("not the file of the agent 'policy' that the shards ran", shards, policy=[str(other_policy(tmp_path))])
     (tmp_path / "edited" / "shard.json").write_text("[" * 10**5)
     refused("damaged", [*shards[:3], tmp_path / "edited"])
@@ -171,9 +171,9 @@ def other_policy(tmp_path):
 
 
 def test_a_shard_needs_a_folder(files):
-    with pytest.raises(ValueError, match="--shard 1/2: also pass --out"):
+    with pytest.raises(ValueError, match="shard=1/2: also pass out="):
         evaluate(policy=[str(files["small"])], shard="1/2")
-    with pytest.raises(ValueError, match="--shard '3': pass i/n"):
+    with pytest.raises(ValueError, match="shard='3': pass i/n"):
         evaluate(policy=[str(files["small"])], shard="3")
 
 
@@ -203,12 +203,12 @@ def test_what_cannot_be_evaluated_is_refused(files, tmp_path, monkeypatch):
         with pytest.raises((ValueError, OSError), match=match):
             evaluate(**{"policy": [str(files["small"])], "scenes": SCENES, **keywords})
 
-    refused(r"--episodes 7: all 2 scenes have the same weight, .* multiple of 2: pass 6 or 8", episodes=7)
+    refused(r"episodes=7: all 2 scenes have the same weight, .* multiple of 2: pass 6 or 8", episodes=7)
     refused("multiple of 2: pass 2$", episodes=1)
     refused("202 episodes|101 episodes of scene 'apartment_0', which has only 100", episodes=202, num_envs=1)
     refused("kind 'small'; pass one of kind 'blind'", blind=files["small"])
     other = write_policy(tmp_path / "far.safetensors", "blind", forward_step=0.5)
-    refused("forward_step is 0.25, the policy was trained with 0.5.*--allow-mismatch", blind=other)
+    refused("forward_step is 0.25, the policy was trained with 0.5.*allow_mismatch=True", blind=other)
     refused("missing.safetensors", policy=[str(tmp_path / "missing.safetensors")])
     damaged = tmp_path / "damaged.safetensors"
     damaged.write_bytes(files["small"].read_bytes()[:-9])
@@ -216,7 +216,7 @@ def test_what_cannot_be_evaluated_is_refused(files, tmp_path, monkeypatch):
     damaged.write_bytes((assets_dir() / "apartment_4.glb").read_bytes())
     refused("is not a safetensors file: pass a file that gym-batchnav train wrote", policy=[str(damaged)])
     monkeypatch.setattr("gym_batchnav.evaluation.comparison.assets_dir", lambda: tmp_path / "nothing")
-    refused("ships no policy: pass --policy, a file", policy=None)
+    refused("ships no policy: pass .*, a file", policy=None)
 
 
 def test_the_shipped_policies_are_taken_by_default(files, tmp_path, monkeypatch):
@@ -297,7 +297,7 @@ def test_anybodys_agent_is_evaluated_by_name(files, tmp_path, monkeypatch, witho
     assert found["failures"]["policy"] == {"wrong_stop": 2, "collision": 0, "loop": 0, "time_out": 0}
     assert found["improvement"]["random"]["improvement"] == 0.5  # neither ever succeeds
     evaluate(**options, agents="random", out=tmp_path / "part", shard="1/1")
-    with pytest.raises(ValueError, match="--policy: the shards ran 'agents_that_stop:stop', which is code"):
+    with pytest.raises(ValueError, match="policies=: the shards ran 'agents_that_stop:stop', which is code"):
         commands.merge(tmp_path / "joint", [tmp_path / "part"])
     commands.merge(tmp_path / "joint", [tmp_path / "part"], policy=[name])
     assert (tmp_path / "joint" / "scores.json").read_bytes() == (tmp_path / "report" / "scores.json").read_bytes()
@@ -330,10 +330,10 @@ def test_agents_that_do_not_fit_are_refused(files, seeds, tmp_path):
     for match, options in (
         (r"'.*far.safetensors' was trained with other .* forward_step is 0.25", {"policy": [seeds[0], other]}),
         ("policy files alone or named agents alone", {"policy": [seeds[0], "random"]}),
-        ("--agents .*'random' is there twice", {"agents": "random,random"}),
-        ("also name 'blind' in --agents", {"agents": "random", "blind": files["blind"]}),
-        ("--protocol 'pointnav-2021': a policy file has the settings", {"protocol": "pointnav-2021"}),
-        ("--agents 'blnd': there is no such file", {"agents": "blnd"}),
+        ("agents.*'random' is there twice", {"agents": "random,random"}),
+        ("also name 'blind' in agents=", {"agents": "random", "blind": files["blind"]}),
+        ("protocol='pointnav-2021': a policy file has the settings", {"protocol": "pointnav-2021"}),
+        ("'blnd': there is no such file", {"agents": "blnd"}),
     ):
         with pytest.raises(ValueError, match=match):
             evaluate(**{"policy": [seeds[0]], "scenes": SCENES, "episodes": 2, **options})
