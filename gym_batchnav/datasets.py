@@ -378,7 +378,8 @@ def unpack(archive: Path, folder: Path) -> None:
             if size > MAX_RATIO * archive.stat().st_size + 2**20:
                 raise ValueError(f"archive '{archive}' claims to hold {size:,} bytes: it is damaged, delete it")
             file.extractall(aside)  # makes no links, and no files outside the folder
-        shutil.copytree(aside, folder, copy_function=os.replace, dirs_exist_ok=True)
+        # Its names are strings, as copytree passes them.
+        shutil.copytree(aside, folder, copy_function=lambda *ends: replace_path(*map(Path, ends)), dirs_exist_ok=True)
     except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError) as error:
         raise ValueError(f"archive '{archive}' is damaged ({error}): delete it and download it again") from error
     finally:
