@@ -118,18 +118,18 @@ def gymnasium(session: nox.Session, version: str) -> None:
 
 @nox.session(python="3.12")
 def lerobot(session: nox.Session) -> None:
-    """Our LeRobot datasets, read by LeRobot; its pins allow neither our torch nor the newest PyAV."""
+    """Datasets exported to LeRobot; its pins allow neither our torch nor the newest PyAV."""
     env = {**settings(session, "lerobot"), "PIP_CONSTRAINT": ""}
     session.install(".[test]", "lerobot[dataset]>=0.6.1", env=env)
-    run_tests(session, env, "tests/collect/test_lerobot_reader.py", "tests/collect/test_lerobot.py")
+    run_tests(session, env, "tests/collect/test_export.py")
 
 
 @nox.session(python="3.12")
 def minari(session: nox.Session) -> None:
-    """Our Minari datasets, read by Minari."""
+    """Datasets exported to Minari."""
     env = settings(session, "minari")
     session.install(".[test,minari]", env=env)
-    run_tests(session, env, "tests/collect/test_minari_reader.py", "tests/collect/test_minari.py")
+    run_tests(session, env, "tests/collect/test_export.py")
 
 
 @nox.session
@@ -145,15 +145,8 @@ def rerun(session: nox.Session) -> None:
     """Our recordings, read by rerun."""
     env = settings(session, "rerun")
     session.install(".[test,rerun]", env=env)
-    run_tests(
-        session,
-        env,
-        "tests/viz/test_rerun.py",
-        "tests/collect/test_rrd.py",
-        "tests/test_docs.py",
-        "-k",
-        "rrd or window or data",
-    )
+    tests = ("tests/viz/test_rerun.py", "tests/collect/test_export.py", "tests/test_docs.py")
+    run_tests(session, env, *tests, "-k", "rrd or export or window or data")
 
 
 @nox.session

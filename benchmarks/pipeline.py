@@ -29,9 +29,7 @@ from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.evaluation.agents import ShortestPathAgent
 from gym_batchnav.geometry import Camera
 from gym_batchnav.stream.memory import SampleMemory
-from gym_batchnav.stream.producer import PARTS, FrameSource, columns_of
-from gym_batchnav.stream.settings import StreamSettings
-from gym_batchnav.stream.stream import BatchStream
+from gym_batchnav.stream.stream import PARTS, BatchStream, FrameSource, StreamSettings, columns_of
 from gym_batchnav.system.process import num_processors
 from gym_batchnav.system.wording import counted
 

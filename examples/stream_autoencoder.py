@@ -22,8 +22,7 @@ from torch import nn
 
 from gym_batchnav.evaluation.agents import RandomAgent, ShortestPathAgent
 from gym_batchnav.stream.dataset import StreamDataset, tensors_of
-from gym_batchnav.stream.settings import StreamSettings
-from gym_batchnav.stream.stream import BatchStream
+from gym_batchnav.stream.stream import BatchStream, StreamSettings
 
 TRAINING_SCENES = [f"apartment_{index}" for index in range(6)]
 HELD_OUT_SCENES = ["apartment_6", "apartment_7"]

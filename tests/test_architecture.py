@@ -34,11 +34,10 @@ ONLY = {
     "imageio": "viz/",
     **dict.fromkeys(("viser", "websockets"), "viz/window/"),
     "rerun": "viz/rerun.py",
-    **dict.fromkeys(("pyarrow", "av"), "collect/"),
     "safetensors": "train/",
     "tensorboard": "train/",
     "cuda": "render/opengl/cuda.py",
-    **dict.fromkeys(("zarr", "numcodecs", "pyarrow", "av", "minari"), "collect/"),
+    **dict.fromkeys(("zarr", "lerobot", "minari"), "collect/"),
     "sklearn": "tuning.py",
     **dict.fromkeys(
         (

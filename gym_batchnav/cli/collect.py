@@ -1,8 +1,8 @@
-"""``gym-batchnav collect``: run agents and write datasets; check, finish and merge them."""
+"""``gym-batchnav collect``: run agents and write datasets; check, merge and convert them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,19 +14,18 @@ from rich.markup import escape
 from rich.table import Table
 
 from gym_batchnav.cli.cluster import RayAddress, RayCpus, check_one_division
-from gym_batchnav.cli.flags import errors_with_flags, listed, refuse_options
+from gym_batchnav.cli.flags import errors_with_flags, listed
 
 if TYPE_CHECKING:
-    from gym_batchnav.collect.collector import Collected, Progress
+    from gym_batchnav.collect.collector import Collected
     from gym_batchnav.collect.merge import Checked
 
-collect = typer.Typer(invoke_without_command=True, no_args_is_help=True)
+collect = typer.Typer(no_args_is_help=True, help="Run agents and write datasets; check, merge and convert them.")
 
 
-@collect.callback()
+@collect.command()
 def run(
-    context: typer.Context,
-    out: Annotated[Path | None, typer.Option(help="Folder of the dataset; created if missing.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder of the dataset; created if missing.")],
     scenes: Annotated[
         list[str] | None, typer.Option(help="File, folder, pattern or name; repeatable (default: apartments).")
     ] = None,
@@ -37,19 +36,9 @@ def run(
         ),
     ] = "follower",
     sample: Annotated[bool, typer.Option("--sample", help="Sample the actions of a policy file.")] = False,
-    to: Annotated[str, typer.Option(help="zarr, webdataset, lerobot, minari or rrd.")] = "zarr",
+    to: Annotated[str, typer.Option(help="zarr or webdataset; collect export converts to others.")] = "zarr",
     level: Annotated[
         int | None, typer.Option(help="Compression of zarr by Zstandard: higher is smaller and slower (default: 1).")
-    ] = None,
-    lerobot_version: Annotated[
-        str | None, typer.Option(help="Version of lerobot: 3.0 (default), or 2.1 with one file per episode.")
-    ] = None,
-    rgb: Annotated[
-        str | None, typer.Option(help="RGB in lerobot: video as h264 (default), av1 or lossless; or exact images.")
-    ] = None,
-    depth: Annotated[
-        str | None,
-        typer.Option(help="Depth in lerobot: float32 (default), exact; uint16, millimetres; or video of 12 bits."),
     ] = None,
     sensors: Annotated[str, typer.Option(help="Separated by commas: rgb,depth,semantic,normals,points.")] = "rgb,depth",
     size: Annotated[
@@ -90,19 +79,13 @@ def run(
     """Run the first episodes of every scene once and write them to a dataset.
 
     A command that was killed is resumed by repeating it: finished shards stay, and the result is that of an undisturbed
-    run. Episodes depend on --seed, their scene and their number alone. Parts (--shard) may share --out, where
-    the part that ends last makes the dataset, or have folders of their own for: gym-batchnav collect merge OUT
-    FOLDER...
+    run. Episodes depend on --seed, their scene and their number alone. Parts (--shard) may share --out, or have folders
+    of their own for: gym-batchnav collect check FOLDER... --merge OUT
 
     With --ray, all nodes of a Ray cluster collect; they must share --out, and the files of scenes and policies.
 
-    Example: gym-batchnav collect --scenes "homes/*.glb" --episodes-per-scene 100 --out data
+    Example: gym-batchnav collect run --scenes "homes/*.glb" --episodes-per-scene 100 --out data
     """
-    if context.invoked_subcommand is not None:
-        refuse_options(context)
-        return
-    if out is None:
-        raise ValueError("--out is missing: name the folder of the dataset")
     from gym_batchnav.env.config import Episodes
     from gym_batchnav.evaluation.named_agents import user_file
 
@@ -122,8 +105,7 @@ def run(
         "renderer": renderer,
     }
     keywords |= {} if protocol is None else {"protocol": protocol}
-    options = {"level": level, "version": lerobot_version, "rgb": rgb, "depth": depth}
-    _print_collected(_collected(out, to, options, shard, ray, ray_cpus, keywords))
+    _print_collected(_collected(out, to, {"level": level}, shard, ray, ray_cpus, keywords))
 
 
 def _collected(
@@ -147,12 +129,12 @@ def _collected(
         keywords: Further keywords of ``collect``.
     """
     from gym_batchnav.collect.collector import collect as run_collection
-    from gym_batchnav.collect.formats import make_format
+    from gym_batchnav.collect.reading import make_format
 
-    flags = ("out", "scenes", "policy", "sample", "to", "level", "rgb", "depth", "sensors", "size", "protocol",
+    flags = ("out", "scenes", "policy", "sample", "to", "level", "sensors", "size", "protocol",
              "episode_file", "episodes_per_scene", "episodes_per_shard", "num_episodes", "num_envs", "shard", "seed",
              "workers", "renderer")  # fmt: skip
-    with errors_with_flags(*flags, "ray", "ray_cpus", version="lerobot_version"):
+    with errors_with_flags(*flags, "ray", "ray_cpus"):
         keywords = {**keywords, "to": make_format(to, **options)}
         check_one_division(shard, ray, ray_cpus)
     if ray is not None:
@@ -165,42 +147,50 @@ def _collected(
 
 
 @collect.command()
-def check(folder: Annotated[Path, typer.Argument(help="Folder of a dataset.")]) -> None:
-    """Read every file of a dataset, and check that it holds what it says."""
-    from gym_batchnav.collect.merge import check_dataset
+def check(
+    folders: Annotated[list[Path], typer.Argument(help="Folders of datasets; several with --merge.")],
+    merge: Annotated[Path | None, typer.Option(help="Join the datasets, of the same settings, in this folder.")] = None,
+) -> None:
+    """Read every file of a dataset, and check that it holds what it says; with --merge, join parts of a collection.
 
-    with Console().status("Checking"):
-        found = check_dataset(folder)
+    Example: gym-batchnav collect check part1 part2 --merge data
+    """
+    from gym_batchnav.collect.merge import check_dataset, merge_datasets
+
+    if merge is None and len(folders) > 1:
+        raise ValueError(f"{len(folders)} folders: name one, or join them with --merge FOLDER")
+    with Console().status("Checking"), errors_with_flags(out="merge"):
+        found = check_dataset(folders[0]) if merge is None else merge_datasets(merge, folders)
     _print_checked(found)
-    if found.missing:
+    if found.missing and merge is None:
         raise typer.Exit(1)
 
 
 @collect.command()
-def finish(folder: Annotated[Path, typer.Argument(help="Folder of a dataset.")]) -> None:
-    """Check a dataset and make it of the shards that are there, although others are missing."""
-    from gym_batchnav.collect.merge import finish_dataset
-
-    with Console().status("Finishing"):
-        found = finish_dataset(folder)
-    _print_checked(found)
-
-
-@collect.command()
-def merge(
-    out: Annotated[Path, typer.Argument(help="Folder of the new dataset.")],
-    folders: Annotated[list[Path], typer.Argument(help="Folders of datasets with the same settings.")],
+def export(
+    folder: Annotated[Path, typer.Argument(help="Folder of a dataset.")],
+    to: Annotated[
+        str, typer.Option(help="lerobot, minari, or rrd for rerun's viewer; that library must be installed.")
+    ],
+    out: Annotated[Path, typer.Option(help="Folder of the result, which must not exist.")],
+    video: Annotated[
+        bool, typer.Option("--video", help="Let lerobot store images as videos: smaller, and not exact.")
+    ] = False,
 ) -> None:
-    """Check datasets of the same settings, such as parts of one collection, and join them."""
-    from gym_batchnav.collect.merge import merge_datasets
+    """Convert a dataset for another library, by the library's own writer.
 
-    with Console().status("Merging"), errors_with_flags(out="out"):
-        found = merge_datasets(out, folders)
-    _print_checked(found)
+    Example: gym-batchnav collect export data --to lerobot --out lerobot-data
+    """
+    from gym_batchnav.collect.export.convert import export_dataset
+
+    with errors_with_flags("to", "out", "video"), _frames_per_second() as progress:
+        found = export_dataset(folder, out, to, video=video, progress=progress)
+    rows = {"episodes": f"{found.num_episodes:,}", "frames": f"{found.num_frames:,}", "folder": str(found.folder)}
+    Console().print(_facts(to, rows))
 
 
 @contextmanager
-def _frames_per_second() -> Iterator[Progress]:
+def _frames_per_second() -> Iterator[Callable[[int, int], None]]:
     """Show the number of episodes and the frames per second on standard error, on a terminal."""
     from rich.progress import Progress as Bar
     from rich.progress import TextColumn, TimeElapsedColumn
@@ -230,7 +220,7 @@ def _table(found: Collected) -> Table:
         "episodes": f"{found.num_episodes:,} in {found.num_shards:,} shards",
         "frames": f"{found.num_frames:,}",
         "frames/s": f"{rate:,.0f}",
-        "image memory": f"{found.peak_bytes / 2**20:,.0f} MiB",
+        "images held": f"{found.peak_bytes / 2**20:,.0f} MiB in memory, {found.spilled_bytes / 2**20:,.0f} MiB on disk",
         "shards found": f"{found.num_found:,}",
         "shards missing": f"{found.num_missing:,}",
         "dataset": f"{size / 2**20:,.1f} MiB in {found.folder}",
@@ -245,8 +235,8 @@ def _print_collected(found: Collected) -> None:
     Console().print(_table(found))
     if found.num_missing:
         Console().print(
-            f"{counted(found.num_missing, 'shard')} missing: the dataset is made when other parts have collected them; "
-            "collect merge joins folders, and collect finish makes it of what is there"
+            f"{counted(found.num_missing, 'shard')} missing, which other parts collect; "
+            "collect check FOLDER... --merge OUT joins folders"
         )
 
 

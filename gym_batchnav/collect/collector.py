@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+import shutil
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,8 +15,23 @@ from typing import Any
 import numpy as np
 from gymnasium.spaces import Dict
 
-from gym_batchnav.collect.api import COLLECTION, DatasetInfo, Episode, Format, Shard
+from gym_batchnav.collect.dataset import (
+    COLLECTION,
+    MAX_EPISODES,
+    MAX_PER_SHARD,
+    DatasetInfo,
+    Episode,
+    Format,
+    Shard,
+    all_shards,
+    differences,
+    plain,
+    read_info,
+    with_key,
+    write_info,
+)
 from gym_batchnav.collect.folder import (
+    ASIDE,
     finished_shards,
     is_finished,
     locked,
@@ -20,12 +39,9 @@ from gym_batchnav.collect.folder import (
     remove_aside,
     write_shard,
 )
-from gym_batchnav.collect.formats import make_format
-from gym_batchnav.collect.info import MAX_EPISODES, MAX_PER_SHARD, differences, plain, read_info, with_key, write_info
 from gym_batchnav.collect.policies import ChosenPolicy, choose_policy
-from gym_batchnav.collect.pool import WriterPool
+from gym_batchnav.collect.reading import make_format
 from gym_batchnav.collect.recorder import Finished, FrameBuffers, Recorder, is_big, is_big_row
-from gym_batchnav.collect.work import all_shards, in_groups
 from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.env.cameras import CameraSpec
 from gym_batchnav.env.config import Episodes, Scenes
@@ -45,6 +61,7 @@ _ONLY_SPEED = ("num_envs", "autoreset_mode", "scenes")
 _OURS = ("num_envs", "autoreset_mode", "library", "obs_device", "buffers")
 
 _USUAL_FRAMES = 128  # of an episode, for the estimate of memory; longer ones may end a collection, which can be resumed
+_IMAGE_BYTES = 2**32  # of main memory that images take at most; more of them go to temporary files
 
 Progress = Callable[[int, int], None]  # called with the number of further episodes and frames
 
@@ -60,10 +77,11 @@ class Collected:
         num_episodes: Episodes in them.
         num_frames: Observations in them.
         num_found: Shards of this part that were there already.
-        num_missing: Shards of the whole collection that are still missing, because other parts collect them. While
-            there are any, the folder has shards, but not yet the files that the format makes of all of them.
+        num_missing: Shards of the whole collection that are still missing, because other parts collect them. Until
+            then the dataset holds the others.
         seconds: Time of simulation and writing, and of making the dataset of all shards, without loading scenes.
-        peak_bytes: Memory that the images of unfinished and waiting episodes took.
+        peak_bytes: Main memory that the images of unfinished and waiting episodes took.
+        spilled_bytes: Their size in temporary files.
     """
 
     folder: Path
@@ -75,6 +93,7 @@ class Collected:
     num_missing: int
     seconds: float
     peak_bytes: int
+    spilled_bytes: int = 0
 
 
 def collect(
@@ -109,16 +128,17 @@ def collect(
         policy: ``"follower"``, ``"mapper"``, ``"random"``, the path of a policy file, the name of a shipped one,
             ``"module:function"``, or an Agent or function itself.
         sample: Sample the actions of a policy file.
-        to: ``"zarr"``, ``"webdataset"``, ``"lerobot"``, ``"minari"`` or ``"rrd"``, or a Format with options.
+        to: ``"zarr"`` or ``"webdataset"``, or a Format with options; see ``export_dataset`` for others.
         sensors: See BatchNavEnv. Those that the policy reads are added.
         size: Width and height of images in pixels. The rest of the camera stays: that of ``camera=`` or of the
             protocol. A policy file that reads images has the size of its training.
         episodes_per_scene: Number of episodes, the first ones of each scene.
-        episodes_per_shard: Number of episodes in a shard, which becomes complete at once. About three times
-            ``num_envs`` episodes are in memory.
-        num_envs: Number of environments; changes the speed alone.
-        shard: ``"i/n"`` collects the i-th of n parts, i from 1 to n. The part that ends last makes the dataset; see
-            ``finish_dataset`` if it should be made of fewer shards.
+        episodes_per_shard: Number of episodes in a shard, which becomes complete at once.
+        num_envs: Number of environments; changes the speed alone. The images of about three times as many episodes
+            are held, of which 4 GiB, or half of the memory that is available, in main memory, and the others in
+            temporary files in ``out``.
+        shard: ``"i/n"`` collects the i-th of n parts, i from 1 to n. Parts may share ``out``, or have folders of their
+            own that ``merge_datasets`` joins.
         seed: Seed of noise and random actions.
         workers: Threads that encode and write; by default one for four processors.
         scenes_at_once: Scenes in memory.
@@ -127,8 +147,8 @@ def collect(
             its training.
 
     Raises:
-        ValueError: An argument is wrong, the folder holds another collection, or images need more memory than there
-            is; finished shards stay.
+        ValueError: An argument is wrong, the folder holds another collection, or neither memory nor the disk has room
+            for the images; finished shards stay.
         MissingExtraError: The format or the policy needs packages that are not installed.
     """
     check_counts(episodes_per_scene=episodes_per_scene, episodes_per_shard=episodes_per_shard,
@@ -160,23 +180,24 @@ def collect(
     mine = part.of(shards)
     missing = [one for one in mine if not is_finished(root, one)]
     workers = workers or max(1, num_processors() // 4)
-    _check_memory(info, missing, num_envs, workers, keywords.get("max_episode_steps", 500))
+    _check_room(root, info, missing, num_envs, workers, keywords.get("max_episode_steps", 500))
     prepare_folder(root)
     with locked(root):
         _agree(root, info)
     run = _Run(root, style, info, chosen.agent, num_envs, workers, progress)
-    for group in in_groups(missing, scenes_at_once):
-        run.collect(group, sources, keywords)
+    names = list(dict.fromkeys(one.scene for one in missing))
+    for start in range(0, len(names), scenes_at_once):
+        group = names[start : start + scenes_at_once]
+        run.collect([one for one in missing if one.scene in group], sources, keywords)
     with locked(root):  # of parts that end at the same time, the last one here finds all shards
         left = sum(not is_finished(root, one) for one in shards)
         whole = read_info(root)  # another process may have added scenes
         started = time.perf_counter()
-        if left == 0:
-            style.finish(root, whole, finished_shards(root, whole))
+        style.finish(root, whole, finished_shards(root, whole))
         run.seconds += time.perf_counter() - started
     remove_aside(root)
     return Collected(root, whole, len(missing), run.num_episodes, run.num_frames, len(mine) - len(missing), left,
-                     run.seconds, run.peak_bytes)  # fmt: skip
+                     run.seconds, run.peak_bytes, run.spilled_bytes)  # fmt: skip
 
 
 class _Run:
@@ -197,6 +218,7 @@ class _Run:
         self.num_frames = 0
         self.seconds = 0.0
         self.peak_bytes = 0
+        self.spilled_bytes = 0
 
     def collect(self, shards: list[Shard], sources: Mapping[str, SceneSource], keywords: Mapping[str, Any]) -> None:
         """Collect shards of scenes that fit into memory together."""
@@ -216,17 +238,29 @@ class _Run:
         options = {"episode_order": "once", "episodes": _numbers(env, shards)}
         loop = EpisodeLoop(env, self.agent, seed=self.info.seed, options=options)
         spaces = {key: (one.shape[1:], one.dtype) for key, one in loop.observation.items() if is_big(one)}
-        buffers = FrameBuffers(spaces, available_memory())
+        folder = self.root / ASIDE
+        folder.mkdir(exist_ok=True)
+        buffers = FrameBuffers(spaces, folder, _image_memory())
         recorder = Recorder(env, loop.observation, buffers)
         waiting = _Waiting(shards)
         cards = {one.name: asdict(one) for one in env.protocol_card().scenes}
-        with WriterPool(self.workers) as pool:
-            while waiting.shards:
-                for finished in recorder.record(loop.step()):
-                    self._count(finished.episode)
-                    for shard, complete in waiting.add(finished):
-                        pool.submit(self._write, shard, complete, cards[shard.scene], buffers)
+        writing: deque[Future[None]] = deque()  # at most one for each thread, and one that waits
+        with ThreadPoolExecutor(self.workers, "collect") as threads:
+            try:
+                while waiting.shards:
+                    for finished in recorder.record(loop.step()):
+                        self._count(finished.episode)
+                        for shard, complete in waiting.add(finished):
+                            if len(writing) > self.workers:
+                                writing.popleft().result()
+                            writing.append(threads.submit(self._write, shard, complete, cards[shard.scene], buffers))
+                for job in writing:
+                    job.result()
+            except BaseException:
+                threads.shutdown(cancel_futures=True)
+                raise
         self.peak_bytes = max(self.peak_bytes, buffers.nbytes)
+        self.spilled_bytes = max(self.spilled_bytes, buffers.spilled_bytes)
 
     def _count(self, episode: Episode) -> None:
         """Count an episode that has ended."""
@@ -264,31 +298,37 @@ class _Waiting:
         return [(shard, [there[number] for number in sorted(there)])]
 
 
-def _check_memory(
-    info: DatasetInfo, missing: Sequence[Shard], num_envs: int, workers: int, max_episode_steps: int
+def _image_memory() -> int:
+    """Return the bytes of main memory for images: half of what is available, and at most 4 GiB."""
+    available = available_memory()
+    return _IMAGE_BYTES if available is None else min(_IMAGE_BYTES, available // 2)
+
+
+def _check_room(
+    root: Path, info: DatasetInfo, missing: Sequence[Shard], num_envs: int, workers: int, max_episode_steps: int
 ) -> None:
-    """Raise ValueError unless memory has room for the images of as many usual episodes as are held at a time.
+    """Raise ValueError unless memory and disk have room for the images of as many usual episodes as are held at a time.
 
     These are the ones that run, about as many that wait for others of their shards, and whole shards: one per writer,
     one that waits for a writer, and one that is being filled.
     """
-    available = available_memory()
-    if available is None:
-        return
     big = [one for one in info.observation_space.values() if is_big_row(one.shape or (), one.dtype)]
-    frame = sum(int(np.prod(one.shape or ())) * np.dtype(one.dtype).itemsize for one in big)
+    frame = sum(math.prod(one.shape or ()) * np.dtype(one.dtype).itemsize for one in big)
     episode = frame * min(max_episode_steps + 1, _USUAL_FRAMES)
     total = sum(shard.count for shard in missing)
     shards = min(total, info.episodes_per_shard * (workers + 2))
     running = min(num_envs, total)
-    if (2 * running + shards) * episode <= available:
+    needed = (2 * running + shards) * episode
+    place = next(folder for folder in (root.absolute(), *root.absolute().parents) if folder.is_dir())
+    memory, disk = _image_memory(), shutil.disk_usage(place).free
+    if needed <= memory + disk:
         return
-    fits = (available // episode - shards) // 2
+    fits = ((memory + disk) // episode - shards) // 2
     remedy = f"pass num_envs={fits} or less" if fits > 0 else "pass a smaller episodes_per_shard= and num_envs=1"
     raise ValueError(
-        f"num_envs={num_envs}: the images of about {2 * running + shards} episodes are in memory at a time, "
-        f"{(2 * running + shards) * episode / 2**30:,.1f} GiB if episodes have {_USUAL_FRAMES} frames, but only "
-        f"{available / 2**30:,.1f} GiB are available: {remedy}, or a smaller size="
+        f"num_envs={num_envs}: the images of about {2 * running + shards} episodes are held at a time, "
+        f"{needed / 2**30:,.1f} GiB if episodes have {_USUAL_FRAMES} frames, but only {memory / 2**30:,.1f} GiB of "
+        f"memory and {disk / 2**30:,.1f} GiB of the disk of '{place}' are available: {remedy}, or a smaller size="
     )
 
 

@@ -16,9 +16,19 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from gym_batchnav.collect.api import RECORD, SHARDS, DatasetInfo, Episode, EpisodeRecord, Format, Shard, ShardRecord
-from gym_batchnav.collect.info import MAX_EPISODES, read_json
-from gym_batchnav.collect.work import make_shard
+from gym_batchnav.collect.dataset import (
+    MAX_EPISODES,
+    RECORD,
+    SHARDS,
+    DatasetInfo,
+    Episode,
+    EpisodeRecord,
+    Format,
+    Shard,
+    ShardRecord,
+    make_shard,
+    read_json,
+)
 from gym_batchnav.system.storage import make_folder, replace_path, sha256_of
 
 ASIDE = ".aside"  # folder of shards in the making
@@ -45,38 +55,21 @@ def write_shard(
         episodes: Its episodes, in order.
         scene_card: Checksums of its scene and of its episodes.
     """
-    place = f"{shard.name}.{socket.gethostname()}.{os.getpid()}.{secrets.token_hex(4)}"
-    folder = root / ASIDE / place
+    folder = _aside(root, shard.name)
     folder.mkdir(parents=True)
     try:
-        writer = style.open_shard(folder, info, shard)
-        try:
-            for episode in episodes:
-                writer.add(episode)
-            writer.close()
-        finally:
-            writer.abandon()
-        files = {path: _size_and_checksum(folder / path) for path in _files(folder)}
-        record = ShardRecord(shard, info.key, tuple(map(record_of, episodes)), files, scene_card)
+        style.write(folder, info, shard, episodes)
+        paths = {path: folder / path for path in _files(folder)}
+        files = {name: (path.stat().st_size, sha256_of(path)) for name, path in paths.items()}
+        record = ShardRecord(
+            shard, info.key, tuple(_episode_record(one.about()) for one in episodes), files, scene_card
+        )
         (folder / RECORD).write_text(json.dumps(asdict(record), indent=1, sort_keys=True) + "\n", encoding="utf-8")
         _put(folder, root / SHARDS / shard.name)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
     return record
-
-
-def record_of(episode: Episode) -> EpisodeRecord:
-    """Return what a shard says about an episode."""
-    return EpisodeRecord(
-        number=episode.number,
-        id=episode.id,
-        num_steps=episode.num_steps,
-        total_reward=float(episode.rewards.sum()),
-        start_distance=float(episode.start_distance),
-        category=episode.category,
-        measures=dict(episode.measures),
-    )
 
 
 def prepare_folder(root: Path) -> None:
@@ -203,7 +196,7 @@ def read_record(root: Path, info: DatasetInfo, name: str) -> ShardRecord:
         fits = fits and numbers == list(range(shard.first, shard.first + shard.count))
         fits = fits and shard == make_shard(info.key, shard.scene, shard.first, shard.count) and shard.name == name
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
-        raise ValueError(f"'{path}' is no record of a shard: {type(error).__name__}: {error}") from error
+        raise ValueError(f"'{path}' is not the record of a shard: {type(error).__name__}: {error}") from error
     if record.key != info.key:
         raise ValueError(f"'{path}' belongs to another dataset ({record.key}, not {info.key}): remove the folder")
     if not fits:
@@ -230,7 +223,7 @@ def check_files(root: Path, record: ShardRecord, checksums: bool = True) -> None
 
 def copy_shard(source: Path, root: Path, name: str) -> None:
     """Copy a finished shard into another dataset, by hard links where the file system allows."""
-    aside = root / ASIDE / f"{name}.{socket.gethostname()}.{os.getpid()}.{secrets.token_hex(4)}"
+    aside = _aside(root, name)
     try:
         shutil.copytree(source / SHARDS / name, aside, copy_function=link_or_copy, symlinks=True)
         _put(aside, root / SHARDS / name)
@@ -245,6 +238,11 @@ def link_or_copy(source: str | os.PathLike[str], target: str | os.PathLike[str])
         os.link(source, target)
     except OSError:
         shutil.copyfile(source, target)
+
+
+def _aside(root: Path, name: str) -> Path:
+    """Return the path of a new folder for a shard in the making; it tells the process that makes it."""
+    return root / ASIDE / f"{name}.{socket.gethostname()}.{os.getpid()}.{secrets.token_hex(4)}"
 
 
 def _put(folder: Path, target: Path) -> None:
@@ -266,14 +264,9 @@ def _files(folder: Path) -> list[str]:
         for name in (*folders, *files):
             path = Path(place, name)
             if path.is_symlink() or not (path.is_dir() or path.is_file()):
-                raise ValueError(f"'{path}' is no file and no folder: remove it")
+                raise ValueError(f"'{path}' is neither a file nor a folder: remove it")
         found += [Path(place, name).relative_to(folder).as_posix() for name in files]
     return sorted(found)
-
-
-def _size_and_checksum(path: Path) -> tuple[int, str]:
-    """Return the size in bytes and the SHA-256 of a file."""
-    return path.stat().st_size, sha256_of(path)
 
 
 def _episode_record(values: Any) -> EpisodeRecord:
@@ -290,7 +283,7 @@ def _episode_record(values: Any) -> EpisodeRecord:
     if not 0 < record.num_steps <= MAX_STEPS or not all(
         isinstance(one, (int, float)) for one in record.measures.values()
     ):
-        raise ValueError("an episode without steps, or measures that are no numbers")
+        raise ValueError("an episode without steps, or measures that are not numbers")
     return record
 
 

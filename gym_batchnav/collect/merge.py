@@ -1,4 +1,4 @@
-"""Checking, finishing and merging datasets that collect wrote."""
+"""Checking and merging datasets that collect wrote."""
 
 from __future__ import annotations
 
@@ -6,7 +6,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gym_batchnav.collect.api import COLLECTION, SHARDS, DatasetInfo, Format, ShardRecord
+from gym_batchnav.collect.dataset import (
+    COLLECTION,
+    SHARDS,
+    DatasetInfo,
+    Format,
+    ShardRecord,
+    all_shards,
+    differences,
+    write_info,
+)
 from gym_batchnav.collect.folder import (
     check_files,
     check_together,
@@ -17,9 +26,7 @@ from gym_batchnav.collect.folder import (
     prepare_folder,
     remove_aside,
 )
-from gym_batchnav.collect.formats import make_format
-from gym_batchnav.collect.info import differences, read_info, write_info
-from gym_batchnav.collect.work import all_shards
+from gym_batchnav.collect.reading import open_dataset
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,32 +55,11 @@ def check_dataset(folder: str | Path, *, progress: Callable[[int], None] = lambd
         ValueError: A file is missing, unexpected or damaged; the message names it.
     """
     root = Path(folder)
-    info, style, records = _open(root)
+    info, style, records = open_dataset(root)
     for record in records:
         check_files(root, record)
-        style.verify(root / SHARDS / record.shard.name, info, record)
+        _read(root, info, style, record)
         progress(1)
-    return Checked(info, tuple(records), _missing(root, info))
-
-
-def finish_dataset(folder: str | Path) -> Checked:
-    """Check a dataset and make it of the shards that are there, although others are missing.
-
-    ``collect`` does this by itself when no shard of the collection is missing.
-
-    Args:
-        folder: Folder of the dataset.
-
-    Raises:
-        ValueError: A file is missing, unexpected or damaged, or no shard is finished.
-    """
-    root = Path(folder)
-    found = check_dataset(root)
-    if not found.shards:
-        raise ValueError(f"folder '{root}' has no finished shard: collect an episode first")
-    with locked(root):
-        info, style, records = _open(root)  # again, because another process may have added shards
-        style.finish(root, info, records)
     return Checked(info, tuple(records), _missing(root, info))
 
 
@@ -96,7 +82,7 @@ def merge_datasets(out: str | Path, folders: Sequence[str | Path]) -> Checked:
     if any(folder.resolve() == root.resolve() for folder in given):
         raise ValueError(f"out='{root}' is one of the datasets to merge: name another folder")
     everything = [*given, root] if (root / COLLECTION).exists() else given
-    parts = [(folder, *_open(folder)) for folder in everything]
+    parts = [(folder, *open_dataset(folder)) for folder in everything]
     info, style = parts[0][1:3]
     by_name: dict[str, tuple[Path, ShardRecord]] = {}
     for folder, other, _, records in parts:
@@ -106,7 +92,7 @@ def merge_datasets(out: str | Path, folders: Sequence[str | Path]) -> Checked:
         for record in records:
             check_files(folder, record)
             if record.shard.name not in by_name:
-                style.verify(folder / SHARDS / record.shard.name, info, record)
+                _read(folder, info, style, record)
                 by_name[record.shard.name] = (folder, record)
             known = by_name[record.shard.name][1]
             if known.files != record.files or known.episodes != record.episodes:
@@ -126,19 +112,12 @@ def merge_datasets(out: str | Path, folders: Sequence[str | Path]) -> Checked:
     return Checked(info, tuple(finished_shards(root, info)), _missing(root, info))
 
 
+def _read(root: Path, info: DatasetInfo, style: Format, record: ShardRecord) -> None:
+    """Read all episodes of a shard; ValueError if it does not hold what its record says."""
+    for _ in style.read(root / SHARDS / record.shard.name, info, record):
+        pass
+
+
 def _missing(root: Path, info: DatasetInfo) -> tuple[str, ...]:
     """Return the names of the shards of a dataset that are not in its folder."""
     return tuple(shard.name for shard in all_shards(info) if not is_finished(root, shard))
-
-
-def _open(root: Path) -> tuple[DatasetInfo, Format, list[ShardRecord]]:
-    """Return what describes a dataset, its format and the records of its shards."""
-    info = read_info(root)
-    if not (root / SHARDS).is_dir():
-        raise ValueError(f"folder '{root}' has no shards: name the folder that collect wrote")
-    try:
-        style = make_format(info.format, **info.format_options)
-        style.check(info)
-    except (TypeError, AttributeError) as error:  # of options and spaces that are not collect's own
-        raise ValueError(f"'{root / COLLECTION}' does not describe a dataset: {error}") from error
-    return info, style, finished_shards(root, info)

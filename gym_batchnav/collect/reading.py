@@ -1,47 +1,83 @@
-"""Reading the episodes of a dataset, and repeating them in a batch."""
+"""The formats by name, reading the episodes of a dataset, and repeating them in a batch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from gym_batchnav.collect import webdataset, zarr_format
-from gym_batchnav.collect.api import SHARDS, DatasetInfo, Episode, ShardRecord
+from gym_batchnav.collect.dataset import COLLECTION, SHARDS, DatasetInfo, Episode, Format, ShardRecord, read_info
 from gym_batchnav.collect.folder import check_files, finished_shards
-from gym_batchnav.collect.info import read_info
+from gym_batchnav.collect.webdataset import WebDataset
+from gym_batchnav.collect.zarr_format import Zarr
 from gym_batchnav.env.batch import BatchNavEnv
 
 Returned = tuple[dict[str, Any], float, bool, bool]
 
 
+FORMATS: dict[str, type[Zarr] | type[WebDataset]] = {"zarr": Zarr, "webdataset": WebDataset}
+
+
+def make_format(name: str, **options: Any) -> Format:
+    """Return the format of a name.
+
+    Args:
+        name: One of ``FORMATS``.
+        options: Options of the format; None stands for the default.
+
+    Raises:
+        ValueError: There is no such format, it has no such option, or an option has a wrong value.
+    """
+    if name not in FORMATS:
+        raise ValueError(f"to={name!r}: choose one of {', '.join(FORMATS)}; collect export converts to other formats")
+    given = {key: value for key, value in options.items() if value is not None}
+    known = {one.name for one in fields(FORMATS[name])}
+    for key, value in given.items():
+        if key not in known:
+            raise ValueError(f"to={name!r} has no option {key}: leave out {key}={value!r}")
+    return FORMATS[name](**given)
+
+
+def open_dataset(folder: str | Path) -> tuple[DatasetInfo, Format, list[ShardRecord]]:
+    """Return what describes a dataset, which may come from strangers, its format and the records of its shards.
+
+    Raises:
+        ValueError: It is not a dataset.
+    """
+    root = Path(folder)
+    info = read_info(root)
+    if not (root / SHARDS).is_dir():
+        raise ValueError(f"folder '{root}' has no shards: name the folder that collect wrote")
+    try:
+        style = make_format(info.format, **info.format_options)
+        style.check(info)
+    except (TypeError, AttributeError) as error:  # of options and spaces that are not collect's own
+        raise ValueError(f"'{root / COLLECTION}' does not describe a dataset: {error}") from error
+    return info, style, finished_shards(root, info)
+
+
 def read_episodes(folder: str | Path) -> Iterator[Episode]:
-    """Return an iterator over the episodes of a dataset of the format zarr, webdataset or rrd, one at a time in memory.
+    """Return an iterator over the episodes of a dataset, one at a time in memory.
 
     Args:
         folder: Folder of the dataset, which may come from strangers.
 
     Raises:
-        ValueError: It is no such dataset, or a file is damaged.
+        ValueError: It is not a dataset, or a file is damaged.
     """
     root = Path(folder)
-    info = read_info(root)
-    readers = {"zarr": zarr_format.read_shard, "webdataset": webdataset.read_shard, "rrd": webdataset.read_shard}
-    if info.format not in readers:
-        raise ValueError(f"'{root}' has the format {info.format!r}: read it with the library of that format")
-    return _episodes(root, info, readers[info.format])
+    return _episodes(root, *open_dataset(root))
 
 
-def _episodes(
-    root: Path, info: DatasetInfo, read_shard: Callable[[Path, DatasetInfo, ShardRecord], Iterable[Episode]]
-) -> Iterator[Episode]:
+def _episodes(root: Path, info: DatasetInfo, style: Format, records: list[ShardRecord]) -> Iterator[Episode]:
     """Yield the episodes of the finished shards of a dataset."""
-    for record in finished_shards(root, info):
+    for record in records:
         check_files(root, record, checksums=False)
-        yield from read_shard(root / SHARDS / record.shard.name, info, record)
+        yield from style.read(root / SHARDS / record.shard.name, info, record)
 
 
 def replay(env: BatchNavEnv, episode: Episode, seed: int) -> Iterator[Returned]:

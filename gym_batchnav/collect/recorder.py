@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import math
+import os
+import shutil
+import tempfile
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from threading import Lock
 from typing import Any
 
 import numpy as np
 
-from gym_batchnav.collect.api import Episode
+from gym_batchnav.collect.dataset import Episode
 from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.evaluation.loop import Step
 
@@ -24,42 +29,61 @@ Frames = dict[str, np.ndarray]  # by sensor, [F, ...]
 class FrameBuffers:
     """Arrays for the images of episodes, used again and again, because new memory is slow at first use.
 
+    Those that main memory has no room for are mapped from temporary files, which the system writes to disk where it
+    needs their memory, and removes when the process ends, however it ends.
+
     Args:
         spaces: Shape and dtype of one image, by sensor.
-        most: Bytes that the arrays may take; None for no limit.
+        folder: Place of the temporary files.
+        most: Bytes of main memory that the arrays may take.
     """
 
-    def __init__(self, spaces: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]], most: int | None = None) -> None:
+    def __init__(
+        self, spaces: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]], folder: Path, most: int
+    ) -> None:  # fmt: skip
         self._spaces = dict(spaces)
+        self._folder = folder
         self._most = most
         self._frame_bytes = sum(math.prod(shape) * dtype.itemsize for shape, dtype in self._spaces.values())
         self._free: dict[int, list[Frames]] = defaultdict(list)
         self._lock = Lock()
-        self.nbytes = 0  # of all buffers, in use or not
+        self.nbytes = 0  # of all buffers in main memory, in use or not
+        self.spilled_bytes = 0  # of all in temporary files
 
     def take(self, num_frames: int) -> Frames:
         """Return arrays for a power of two of frames, with anything in them.
 
         Raises:
-            ValueError: They would take more memory than allowed.
+            ValueError: Neither main memory nor the disk has room for them.
         """
+        size = num_frames * self._frame_bytes
         with self._lock:
             if self._free[num_frames]:
                 return self._free[num_frames].pop()
-            self.nbytes += num_frames * self._frame_bytes
-            if self._most is not None and self.nbytes > self._most:
-                self._release()
-        return {key: np.empty((num_frames, *shape), dtype) for key, (shape, dtype) in self._spaces.items()}
+            spills = self.nbytes + size > self._most
+            self.nbytes += 0 if spills else size
+            self.spilled_bytes += size if spills else 0
+        make = self._mapped if spills else np.empty
+        return {key: make((num_frames, *shape), dtype) for key, (shape, dtype) in self._spaces.items()}
 
-    def _release(self) -> None:
-        """Drop the arrays that are not in use; raise ValueError if the others take more memory than allowed."""
-        self.nbytes -= sum(size * len(free) for size, free in self._free.items()) * self._frame_bytes
-        self._free.clear()
-        if self._most is not None and self.nbytes > self._most:
+    def _mapped(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
+        """Return an array in a temporary file.
+
+        Its place on the disk is taken at once, because a process that writes to a file without place is killed.
+        """
+        size = math.prod(shape) * dtype.itemsize
+        try:
+            with tempfile.TemporaryFile(dir=self._folder) as file:
+                if hasattr(os, "posix_fallocate"):
+                    os.posix_fallocate(file.fileno(), 0, size)
+                elif shutil.disk_usage(self._folder).free < size:
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                return np.memmap(file, dtype, "r+" if hasattr(os, "posix_fallocate") else "w+", shape=shape)
+        except OSError as error:
             raise ValueError(
-                f"the images of unfinished episodes take more than the {self._most / 2**30:.1f} GiB of memory that are "
-                "available: pass a smaller num_envs= and collect again; finished shards are kept"
-            )
+                f"the images of unfinished episodes fill {self._most / 2**30:.1f} GiB of memory, and '{self._folder}' "
+                f"has no room for more ({error}): pass a smaller num_envs= and collect again; finished shards are kept"
+            ) from error
 
     def give_back(self, frames: Frames) -> None:
         """Take back arrays that are not in use any more; any thread may call it."""
@@ -191,7 +215,6 @@ class Recorder:
             start_distance=float(env.episodes.start_distance[index]),
             category=episodes.categories[category] if category < len(episodes.categories) else "",
             measures=measures,
-            navmesh=env.navmesh_of(index),
         )
 
 

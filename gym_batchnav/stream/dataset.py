@@ -10,8 +10,7 @@ import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
 from gym_batchnav.evaluation.agents import Acting
-from gym_batchnav.stream.settings import StreamSettings
-from gym_batchnav.stream.stream import BatchStream
+from gym_batchnav.stream.stream import BatchStream, StreamSettings
 
 
 class StreamDataset(IterableDataset):
@@ -19,6 +18,8 @@ class StreamDataset(IterableDataset):
 
     Each iteration starts a stream, and ends it when its iterator is closed or forgotten. Pass
     ``DataLoader(dataset, batch_size=None)``, because minibatches are made here, or iterate over the dataset itself.
+    Where there is an NVIDIA GPU they are in page-locked memory, from which ``.to("cuda", non_blocking=True)`` copies
+    beside computation; worker processes leave that to the loader's own ``pin_memory``.
 
     With ``num_workers`` W, each worker process runs a batch of its own, with its own seeds and, if scenes rotate, its
     own order of scenes; the loader takes minibatches from the workers in turn, so that all contribute equally. Every
@@ -30,41 +31,23 @@ class StreamDataset(IterableDataset):
         environment: Keywords of BatchNavEnv.
         settings: How frames become minibatches.
         agent: See BatchStream; for worker processes it must be picklable.
-        pin_memory: Make minibatches in page-locked memory, from which ``.to("cuda", non_blocking=True)`` copies beside
-            computation; None does so if there is an NVIDIA GPU. Workers cannot: use the loader's own ``pin_memory``.
-
-    Raises:
-        ValueError: ``pin_memory`` is True without a GPU.
     """
 
     def __init__(
-        self,
-        environment: Mapping[str, Any],
-        settings: StreamSettings | None = None,
-        agent: Acting | None = None,
-        *,
-        pin_memory: bool | None = None,
+        self, environment: Mapping[str, Any], settings: StreamSettings | None = None, agent: Acting | None = None
     ) -> None:
-        if pin_memory and not torch.cuda.is_available():
-            raise ValueError("pin_memory=True: torch finds no NVIDIA GPU; leave it out")
         self.environment = dict(environment)
-        self.settings = StreamSettings() if settings is None else settings
+        self.settings = settings
         self.agent = agent
-        self.pin_memory = pin_memory
-
-    def stream(self) -> BatchStream:
-        """Start the stream of this process, whose arrays are those of the tensors."""
-        worker = get_worker_info()
-        if worker is not None:
-            return BatchStream(
-                self.environment, self.settings, self.agent, worker=worker.id, num_workers=worker.num_workers
-            )
-        pin = torch.cuda.is_available() if self.pin_memory is None else self.pin_memory
-        return BatchStream(self.environment, self.settings, self.agent, empty=_pinned if pin else np.empty)
 
     def __iter__(self) -> Iterator[dict[str, torch.Tensor]]:
         """Start a stream and yield its minibatches without end."""
-        with self.stream() as stream:
+        worker = get_worker_info()
+        number, count = (0, 1) if worker is None else (worker.id, worker.num_workers)
+        empty = _pinned if worker is None and torch.cuda.is_available() else np.empty
+        with BatchStream(
+            self.environment, self.settings, self.agent, worker=number, num_workers=count, empty=empty
+        ) as stream:
             for batch in stream:
                 yield tensors_of(batch)
 

@@ -37,7 +37,14 @@ class SampleMemory:
     def __init__(
         self, columns: Format, capacity: int, num_steps: int, reservoir: bool, rng: np.random.Generator
     ) -> None:
-        check_fits(columns, capacity, num_steps)
+        one = num_steps * sum(math.prod(shape) * dtype.itemsize for shape, dtype in columns.values())
+        available = available_memory()
+        if available is not None and capacity * one > available:
+            raise ValueError(
+                f"capacity={capacity}: these samples need {capacity * one / 2**30:,.1f} GiB ({one:,} bytes each), but "
+                f"only {available / 2**30:,.1f} GiB of main memory are available: pass at most "
+                f"capacity={available // one}"
+            )
         self.capacity = capacity
         self.num_steps = num_steps
         self.added = 0
@@ -91,14 +98,3 @@ class SampleMemory:
             batch[name] = empty((count, *values.shape[1:]), values.dtype)
             np.take(values, chosen, axis=0, out=batch[name], mode="clip")  # other modes copy twice
         return {name: values[:, 0] for name, values in batch.items()} if self.num_steps == 1 else batch
-
-
-def check_fits(columns: Format, capacity: int, num_steps: int) -> None:
-    """Raise ValueError if so many samples do not fit into main memory; the message says how many would."""
-    one = num_steps * sum(math.prod(shape) * dtype.itemsize for shape, dtype in columns.values())
-    available = available_memory()
-    if available is not None and capacity * one > available:
-        raise ValueError(
-            f"capacity={capacity}: these samples need {capacity * one / 2**30:,.1f} GiB ({one:,} bytes each), but only "
-            f"{available / 2**30:,.1f} GiB of main memory are available: pass at most capacity={available // one}"
-        )

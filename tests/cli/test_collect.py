@@ -17,14 +17,12 @@ def run():
 def test_parts_are_collected_checked_and_merged(run, tmp_path):
     keywords = [*SMALL, "--sensors", " depth, ", "--size", 20, "--episodes-per-shard", 1]
     for part in (1, 2):
-        result = run(*keywords, "--shard", f"{part}/2", "--out", tmp_path / f"{part}")
+        result = run("run", *keywords, "--shard", f"{part}/2", "--out", tmp_path / f"{part}")
         assert result.exit_code == 0 and "1 in 1 shards" in result.stdout, result.output
     incomplete = run("check", tmp_path / "1")
     assert incomplete.exit_code == 1 and "1 shard missing" in incomplete.stdout
-    finished = run("finish", tmp_path / "1")
-    assert finished.exit_code == 0 and "1 shard missing" in finished.stdout
     assert (tmp_path / "1" / "zarr.json").is_file()
-    assert run("merge", tmp_path / "all", tmp_path / "1", tmp_path / "2").exit_code == 0
+    assert run("check", tmp_path / "1", tmp_path / "2", "--merge", tmp_path / "all").exit_code == 0
     found = run("check", tmp_path / "all")
     assert found.exit_code == 0 and "random" in found.stdout
 
@@ -32,20 +30,23 @@ def test_parts_are_collected_checked_and_merged(run, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "--out is missing"),
-        (["--to", "hdf"], "--to 'hdf': choose one of"),
+        (["--to", "minari"], "--to 'minari': choose one of zarr, webdataset; collect export converts"),
         (["--to", "webdataset", "--level", "3"], "--to 'webdataset' has no option level: leave out --level 3"),
-        (["--to", "lerobot", "--lerobot-version", "9"], "--lerobot-version '9': a LeRobot dataset has one of 3.0, 2.1"),
         (["--policy", "nobody"], "--policy 'nobody': there is no such file"),
         (["--sample"], "--sample: only the actions of a policy file can be sampled"),
         (["--shard", "0/2"], "--shard 0/2: pass i/n"),
-        (["check", "data"], "--renderer before 'check' has no effect"),
     ],
 )
 def test_errors_name_the_options(run, tmp_path, arguments, message):
-    out = ["--out", tmp_path / "data"] if arguments else ["--seed", 1]
-    result = run(*SMALL, *arguments, *out)
+    result = run("run", *SMALL, *arguments, "--out", tmp_path / "data")
     assert isinstance(result.exception, ValueError) and message in str(result.exception)
+
+
+def test_options_that_have_no_effect_are_refused(run, tmp_path):
+    assert run("--renderer", "embree", "check", tmp_path).exit_code == 2
+    assert run("run", *SMALL).exit_code == 2  # without --out
+    assert "name one, or join them with --merge" in str(run("check", tmp_path, tmp_path).exception)
+    assert "has no collection.json" in str(run("export", tmp_path, "--to", "rrd", "--out", tmp_path / "x").exception)
 
 
 def test_a_policy_file_has_its_own_settings_instead_of_a_protocol(run, tmp_path):
@@ -53,4 +54,4 @@ def test_a_policy_file_has_its_own_settings_instead_of_a_protocol(run, tmp_path)
     pytest.importorskip("safetensors", reason="safetensors is not installed")
     words = [*SMALL, "--policy", "pointnav_depth", "--protocol", "pointnav-2021", "--out", tmp_path / "data"]
     with pytest.raises(ValueError, match="--protocol 'pointnav-2021': a policy file has the settings of its training"):
-        raise run(*words).exception
+        raise run("run", *words).exception

@@ -69,7 +69,7 @@ def test_an_evaluation_equals_that_of_one_process(nodes, tmp_path, monkeypatch):
 
 def test_a_collection_equals_that_of_one_process(nodes, tmp_path):
     save_glb(box_room("hall"), tmp_path / "hall.glb")
-    words = ["collect", "--scenes", "hall.glb", "--episodes-per-scene", "5", "--num-envs", "2"]
+    words = ["collect", "run", "--scenes", "hall.glb", "--episodes-per-scene", "5", "--num-envs", "2"]
     words += ["--episodes-per-shard", "2", "--size", "8", "--to", "webdataset", "--out"]
     for name, options in (("here", []), ("there", ["--ray", "nowhere"])):
         result = CliRunner().invoke(app, [*words, name, *options])
@@ -175,7 +175,7 @@ def test_the_figures_of_a_collection_are_those_of_all_nodes(nodes, tmp_path):
     words = ["--scenes", "apartment_1", "--policy", "random", "--episodes-per-scene", "2", "--episodes-per-shard", "1"]
     words += ["--sensors", "depth", "--size", "8", "--to", "webdataset", "--renderer", "embree", "--out", "data"]
     for found in (0, 2):
-        result = CliRunner().invoke(app, ["collect", *words, "--ray", "nowhere"])
+        result = CliRunner().invoke(app, ["collect", "run", *words, "--ray", "nowhere"])
         rows = {line.strip()[:14].strip(): line.strip()[14:].strip() for line in result.stdout.splitlines()}
         assert rows["shards found"] == str(found), (result.output, json.dumps(rows))
         assert rows["episodes"].startswith(f"{2 - found} in {2 - found} shards")

@@ -97,11 +97,11 @@ def test_tasks_end_when_the_caller_stops(cluster, tmp_path):
         time.sleep(0.1)
 
 
-@pytest.mark.parametrize("command", ["collect", "evaluate"])
+@pytest.mark.parametrize("command", ["collect run", "evaluate"])
 def test_a_command_gives_the_files_of_one_process_although_a_node_is_killed(cluster, tmp_path, command):
     save_glb(box_room("hall", width=9.0), tmp_path / "hall.glb")
-    words = [command, "--scenes", str(tmp_path / "hall.glb"), "--num-envs", "2"]
-    if command == "collect":
+    words = [*command.split(), "--scenes", str(tmp_path / "hall.glb"), "--num-envs", "2"]
+    if command == "collect run":
         words += ["--episodes-per-scene", "36", "--episodes-per-shard", "2", "--size", "8", "--to", "webdataset"]
     else:
         pytest.importorskip("torch", reason="torch is not installed")

@@ -1,6 +1,10 @@
+import errno
 import json
+import os
 import shutil
+import threading
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,42 +12,31 @@ from gathering import KEYWORDS, SCENES, assert_same_arrays, assert_same_content,
 from rooms import box_room
 
 from gym_batchnav import BatchNavEnv, Camera
-from gym_batchnav.collect import webdataset, zarr_format
-from gym_batchnav.collect.api import SHARDS
-from gym_batchnav.collect.collector import _check_memory, _keywords, collect
-from gym_batchnav.collect.folder import finished_shards
-from gym_batchnav.collect.info import read_info
-from gym_batchnav.collect.merge import check_dataset, finish_dataset, merge_datasets
+from gym_batchnav.collect import collector, webdataset
+from gym_batchnav.collect.collector import _check_room, _keywords, collect
+from gym_batchnav.collect.dataset import SHARDS, all_shards, read_info
+from gym_batchnav.collect.merge import check_dataset, merge_datasets
 from gym_batchnav.collect.policies import ChosenPolicy
 from gym_batchnav.collect.reading import read_episodes, replay
 from gym_batchnav.collect.recorder import FrameBuffers
-from gym_batchnav.collect.work import all_shards
 from gym_batchnav.protocols import protocol_of
 from gym_batchnav.scene.save import save_glb
 
 
-def episodes_of(root):
-    info = read_info(root)
-    read = {"zarr": zarr_format, "webdataset": webdataset}[info.format].read_shard
-    return [
-        episode
-        for record in finished_shards(root, info)
-        for episode in read(root / SHARDS / record.shard.name, info, record)
-    ]
-
-
-@pytest.mark.parametrize("dataset", ["zarr_dataset", "tar_dataset"])
-def test_replay_repeats_what_was_read(dataset, request):
-    folder = request.getfixturevalue(dataset)
-    one = [one for one in read_episodes(folder) if one.scene == "apartment_1"][3]
-    env = BatchNavEnv(1, scenes=["apartment_1"], **KEYWORDS)
-    rewards = []
-    ends = []
-    for row, (observation, reward, terminated, truncated) in enumerate(replay(env, one, seed=7)):
-        assert_same_arrays(observation, {key: values[row] for key, values in one.observations.items()})
-        rewards.append(reward)
-        ends.append(terminated or truncated)
-    assert rewards[1:] == one.rewards.tolist() and ends == [False] * one.num_steps + [True]
+def test_an_episode_is_replayed_to_the_bit(zarr_dataset):
+    """One environment in one scene repeats observations, rewards and poses from the actions that are stored."""
+    stored = [one for one in read_episodes(zarr_dataset) if one.scene == "apartment_2"]
+    env = BatchNavEnv(1, scenes=["apartment_2"], **KEYWORDS)
+    for one in (stored[1], stored[4]):
+        rewards, ends, poses = [], [], []
+        for row, (observation, reward, terminated, truncated) in enumerate(replay(env, one, seed=7)):
+            assert_same_arrays(observation, {key: values[row] for key, values in one.observations.items()})
+            rewards.append(reward)
+            ends.append((terminated, truncated))
+            poses.append((*env.agents.position[0], env.agents.heading[0]))
+        assert rewards[1:] == one.rewards.tolist()
+        assert ends[1:] == list(zip(one.terminated.tolist(), one.truncated.tolist(), strict=True))
+        np.testing.assert_array_equal(poses, np.column_stack([one.position, one.heading]))
     with pytest.raises(ValueError, match="begins elsewhere"):
         replay(env, replace(one, number=0), seed=7)
     with pytest.raises(ValueError, match="scene 'attic' is not in the batch"):
@@ -55,11 +48,11 @@ def test_the_mapper_brings_its_sensors(tmp_path):
     keywords = {"scenes": SCENES[:1], "episodes_per_scene": 2, "sensor_noise": None, "actuation_noise": None}
     found = gather(tmp_path, policy="mapper", sensors=("rgb",), max_episode_steps=300, **keywords)
     assert set(found.info.images) == {"rgb", "depth"} and "map_path" in found.info.observation_space.spaces
-    assert all(one.measures["success"] for one in episodes_of(tmp_path))
+    assert all(one.measures["success"] for one in read_episodes(tmp_path))
 
 
 def test_every_episode_is_there_once_and_complete(zarr_dataset):
-    episodes = episodes_of(zarr_dataset)
+    episodes = list(read_episodes(zarr_dataset))
     assert [(one.scene, one.number) for one in episodes] == [(scene, n) for scene in SCENES for n in range(5)]
     for one in episodes:
         assert (one.terminated | one.truncated)[-1] and not (one.terminated | one.truncated)[:-1].any()
@@ -70,43 +63,12 @@ def test_every_episode_is_there_once_and_complete(zarr_dataset):
         assert one.distance[0] == pytest.approx(one.start_distance, abs=1e-3)
 
 
-@pytest.mark.parametrize("dataset", ["zarr_dataset", "tar_dataset"])
-def test_an_episode_is_replayed_to_the_bit(dataset, request):
-    """One environment in one scene repeats observations, rewards and poses from the actions that are stored."""
-    info = read_info(request.getfixturevalue(dataset))
-    stored = [one for one in episodes_of(request.getfixturevalue(dataset)) if one.scene == "apartment_2"]
-    env = BatchNavEnv(1, scenes=["apartment_2"], **KEYWORDS)
-    for one in (stored[1], stored[4]):
-        options = {"episode_order": "once", "episodes": np.array([one.number])}
-        observation = env.reset(seed=info.seed, options=options)[0]
-        seen = [{key: values[0].copy() for key, values in observation.items()}]
-        poses = [(env.agents.position[0].copy(), env.agents.heading[0])]
-        rewards = []
-        for action in one.actions:
-            observation, reward, terminated, truncated, _ = env.step(action[None])
-            seen.append({key: values[0].copy() for key, values in observation.items()})
-            poses.append((env.agents.position[0].copy(), env.agents.heading[0]))
-            rewards.append(reward[0])
-        assert terminated[0] == one.terminated[-1] and truncated[0] == one.truncated[-1]
-        assert_same_arrays({key: np.stack([each[key] for each in seen]) for key in seen[0]}, dict(one.observations))
-        np.testing.assert_array_equal(np.stack([position for position, _ in poses]), one.position)
-        np.testing.assert_array_equal(np.array([heading for _, heading in poses]), one.heading)
-        np.testing.assert_array_equal(rewards, one.rewards)
-    env.close()
-
-
 def test_a_camera_with_whole_metres_is_described_again(tmp_path):
     """As those of protocols are: 10 instead of 10.0."""
     camera = Camera(8, 8, min_depth=0, max_depth=10)
     changes = {"camera": camera, "sensors": ("depth",), "sensor_noise": None}
     gather(tmp_path / "data", scenes=SCENES[:1], episodes_per_scene=1, **changes)
     assert read_info(tmp_path / "data").depth_range == {"depth": (0.0, 10.0)}
-
-
-def test_the_formats_hold_the_same(zarr_dataset, tar_dataset):
-    for one, other in zip(episodes_of(zarr_dataset), episodes_of(tar_dataset), strict=True):
-        assert_same_arrays(dict(one.observations), dict(other.observations))
-        assert (one.id, one.measures, one.category) == (other.id, other.measures, other.category)
 
 
 def test_parts_of_any_size_merge_to_the_whole(zarr_dataset, tmp_path):
@@ -119,19 +81,14 @@ def test_parts_of_any_size_merge_to_the_whole(zarr_dataset, tmp_path):
     assert not check_dataset(tmp_path / "all").missing
 
 
-def test_the_last_part_in_a_shared_folder_makes_the_dataset(zarr_dataset, tmp_path):
+def test_parts_in_a_shared_folder_are_a_dataset_of_what_is_there(zarr_dataset, tmp_path):
     first = gather(tmp_path, shard="1/2")
-    assert first.num_missing == 3 and not (tmp_path / "zarr.json").exists()
-    assert len(finish_dataset(tmp_path).missing) == 3
+    assert first.num_missing == 3
     made = json.loads((tmp_path / "zarr.json").read_text())
-    assert len(made["attributes"]["shards"]) == 3
+    assert len(made["attributes"]["shards"]) == 3 and made["attributes"]["num_episodes"] == first.num_episodes
     second = gather(tmp_path, shard="2/2")
     assert second.num_missing == 0 and second.num_found == 0
     assert_same_content(zarr_dataset, tmp_path)
-    shutil.rmtree(tmp_path / SHARDS)
-    (tmp_path / SHARDS).mkdir()
-    with pytest.raises(ValueError, match="has no finished shard"):
-        finish_dataset(tmp_path)
 
 
 def test_an_incomplete_folder_of_a_shard_is_named(zarr_dataset, tmp_path):
@@ -169,9 +126,9 @@ def test_tar_links_that_are_being_renumbered_have_no_index(tar_dataset, tmp_path
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(webdataset, "replace_path", killed)
-        finish_dataset(root)
+        gather(root, to="webdataset")
     assert not (root / "dataset.json").exists()
-    finish_dataset(root)
+    gather(root, to="webdataset")
     assert_same_content(tar_dataset, root)
 
 
@@ -181,7 +138,7 @@ def test_tar_links_that_are_being_renumbered_have_no_index(tar_dataset, tmp_path
         ({"seed": 8}, "holds another collection: .*seed: 8 instead of 7"),
         ({"max_episode_steps": 30}, "max_episode_steps: 30 instead of 25"),
         ({"to": "webdataset"}, "format: webdataset instead of zarr"),
-        ({"to": "hdf"}, "to='hdf': choose one of zarr, webdataset"),
+        ({"to": "lerobot"}, "to='lerobot': choose one of zarr, webdataset; collect export converts"),
         ({"shard": "3/2"}, "pass i/n"),
         ({"policy": "nobody.safetensors"}, "there is no such file"),
         ({"policy": "collections:nothing"}, "policy='collections:nothing'"),
@@ -224,30 +181,45 @@ def test_a_policy_that_sees_has_its_own_size():
         _keywords(chosen, ("rgb",), 64, {})
 
 
-def test_memory_is_estimated_before_anything_runs(zarr_dataset, monkeypatch):
+def test_room_is_estimated_before_anything_runs(zarr_dataset, tmp_path, monkeypatch):
     info = read_info(zarr_dataset)
     episode = 24 * 20 * (3 + 4) * 26  # bytes of RGB and depth in 25 steps
     shards = all_shards(info)
-    for room, says in (
-        (26 * episode, "num_envs=6"),
-        (14 * episode, None),
-        (5 * episode, "smaller episodes_per_shard="),
-    ):
-        monkeypatch.setenv("GYM_BATCHNAV_MEMORY", str(room))
+    monkeypatch.setenv("GYM_BATCHNAV_MEMORY", str(2 * episode))  # of which images may take half
+    for room, says in ((25, "num_envs=6"), (13, None), (4, "smaller episodes_per_shard=")):
+        monkeypatch.setattr(shutil, "disk_usage", lambda _, room=room: SimpleNamespace(free=room * episode))
         if says is None:
-            _check_memory(info, shards, 2, 3, 25)
+            _check_room(tmp_path, info, shards, 2, 3, 25)
             continue
         with pytest.raises(ValueError, match=f"num_envs=64: .* available: pass .*{says}"):
-            _check_memory(info, shards * 20, 64, 5, 25)
+            _check_room(tmp_path / "new", info, shards * 20, 64, 5, 25)
 
 
-def test_images_take_no_more_memory_than_is_allowed():
-    buffers = FrameBuffers({"depth": ((8, 8, 1), np.dtype(np.float32))}, 3 * 64 * 256)
-    held = [buffers.take(64) for _ in range(2)]
-    buffers.give_back(held.pop())
-    held.append(buffers.take(128))  # in the place of the free one
-    assert buffers.nbytes == 3 * 64 * 256
-    with pytest.raises(ValueError, match="GiB of memory that are available: pass a smaller num_envs="):
+def test_images_that_memory_has_no_room_for_are_on_disk(zarr_dataset, tmp_path, monkeypatch):
+    """The dataset is the same, and the temporary files have no names that a kill could leave behind."""
+    monkeypatch.setattr(collector, "_IMAGE_BYTES", 2 * 64 * 24 * 20 * (3 + 4))
+    seen = []
+    found = gather(tmp_path, progress=lambda *_: seen.extend((tmp_path / ".aside").iterdir()))
+    assert found.peak_bytes == collector._IMAGE_BYTES and found.spilled_bytes > 0
+    assert not [path for path in seen if path.is_file()]
+    assert_same_content(zarr_dataset, tmp_path)
+
+
+def test_images_take_no_more_memory_or_disk_than_there_is(tmp_path, monkeypatch):
+    buffers = FrameBuffers({"depth": ((8, 8, 1), np.dtype(np.float32))}, tmp_path, 3 * 64 * 256)
+    held = [buffers.take(64), buffers.take(128)]
+    assert buffers.nbytes == 3 * 64 * 256 and buffers.spilled_bytes == 0
+    spilled = buffers.take(64)
+    spilled["depth"][:] = 1
+    assert isinstance(spilled["depth"], np.memmap) and buffers.spilled_bytes == 64 * 256
+    buffers.give_back(held.pop(0))
+    assert not isinstance(buffers.take(64)["depth"], np.memmap)
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
+    with pytest.raises(ValueError, match=r"has no room for more .*no space left.* pass a smaller num_envs="):
         buffers.take(64)
 
 
@@ -283,5 +255,43 @@ def test_a_function_collects_blind(tmp_path):
     keywords = {"sensors": (), "max_episode_steps": 5, "episodes_per_scene": 2}
     found = collect(tmp_path, ["apartment_3"], policy=ahead, **keywords)
     assert found.num_frames == 12
-    assert all((one.actions == 1).all() for one in episodes_of(tmp_path))
+    assert all((one.actions == 1).all() for one in read_episodes(tmp_path))
     assert "test_collector" in json.loads((tmp_path / "collection.json").read_text())["policy"]
+
+
+def test_a_slow_writer_makes_the_batch_wait(tmp_path, monkeypatch):
+    """While nothing is written, only a few shards are collected; the batch then goes on."""
+    gate = threading.Event()
+    write_shard = collector.write_shard
+
+    def slow(*arguments):
+        gate.wait()
+        return write_shard(*arguments)
+
+    monkeypatch.setattr(collector, "write_shard", slow)
+    ended = []
+    keywords = {"sensors": (), "sensor_noise": None, "scenes": SCENES[:1], "episodes_per_scene": 40, "num_envs": 2}
+    run = threading.Thread(
+        target=gather, args=(tmp_path,), kwargs={**keywords, "workers": 1, "progress": lambda *_: ended.append(1)}
+    )
+    run.start()
+    seen = -1
+    while seen < 4 or seen < len(ended):  # until no episode ends any more
+        seen = len(ended)
+        run.join(0.5)
+    assert seen <= 4 + 3 * 2  # shards of two: one in work, one that waits, one in hand; and others that are not full
+    gate.set()
+    run.join()
+    assert len(ended) == 40
+
+
+def test_an_error_of_a_writer_stops_the_run(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(collector, "write_shard", full)
+    ended = []
+    with pytest.raises(OSError, match="no space left"):
+        gather(tmp_path, episodes_per_scene=90, workers=1, progress=lambda *_: ended.append(1))
+    assert len(ended) < 90
+    assert list((tmp_path / SHARDS).iterdir()) == []

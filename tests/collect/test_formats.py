@@ -1,53 +1,70 @@
-"""Every format that others read, written by the engine: what the batch saw is what the dataset holds."""
+"""What the formats write is what the batch saw, for the libraries that others read it with."""
 
-import json
-import shutil
+import io
+import tarfile
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.ipc
-import pyarrow.parquet as pq
 import pytest
+from gathering import SCENES, assert_same_arrays, gather
 
-from gym_batchnav.collect.collector import collect
-from gym_batchnav.collect.formats import make_format
-from gym_batchnav.geometry import Camera
+from gym_batchnav import Camera
+from gym_batchnav.collect import zarr_format
+from gym_batchnav.collect.dataset import read_info
+from gym_batchnav.collect.folder import finished_shards
+from gym_batchnav.collect.merge import check_dataset
+from gym_batchnav.collect.reading import read_episodes
 
-KEYWORDS = {"episodes_per_scene": 3, "episodes_per_shard": 2, "num_envs": 2, "camera": Camera(32, 32)}
-KEYWORDS |= {"max_episode_steps": 6, "policy": "random", "episodes": 3}
-
-
-@pytest.mark.parametrize("to", ["lerobot", "minari"])
-def test_a_collection_that_lost_a_shard_is_made_whole(tmp_path, to):
-    style = make_format(to, **({"rgb": "images"} if to == "lerobot" else {}))
-    first = collect(tmp_path / "first-v0", "apartment_0", to=style, **KEYWORDS)
-    assert (first.num_shards, first.num_episodes, first.num_missing) == (2, 3, 0)
-    again = tmp_path / "again" / "first-v0"
-    shutil.copytree(tmp_path / "first-v0", again)
-    shutil.rmtree(sorted((again / "shards").iterdir())[0])
-    assert collect(again, "apartment_0", to=style, **KEYWORDS).num_shards == 1
-    files = [sorted(path.rglob("*.*")) for path in (tmp_path / "first-v0", again)]
-    for one, other in zip(*files, strict=True):
-        assert one.is_dir() or one.read_bytes() == other.read_bytes(), one
+zarr = pytest.importorskip("zarr", reason="zarr needs Python 3.11")
 
 
-def test_both_formats_hold_the_same_values(tmp_path):
-    collect(tmp_path / "l", "apartment_0", to=make_format("lerobot", rgb="images"), **KEYWORDS)
-    collect(tmp_path / "m", "apartment_0", to="minari", **KEYWORDS)
-    rows = pq.read_table(tmp_path / "l" / "data").to_pydict()
-    for number in range(3):
-        batch = pa.ipc.open_file(tmp_path / "m" / "data" / str(number) / "part-0.arrow").get_batch(0)
-        mine = [row for row, episode in enumerate(rows["episode_index"]) if episode == number]
-        assert batch["actions"].to_pylist()[:-1] == [rows["action"][row] for row in mine]
-        assert batch["rewards"].to_pylist()[:-1] == [rows["next.reward"][row] for row in mine]
-        depth = batch["observations"].field("depth").to_pylist()
-        for step, row in enumerate(mine):
-            file = rows["observation.images.depth"][row]["bytes"]
-            assert np.array_equal(np.frombuffer(file, "<f4", 32 * 32, len(file) - 4096), np.float32(depth[step]))
-    info = json.loads((tmp_path / "l" / "meta" / "gym_batchnav.json").read_text())
-    assert info["scene_cards"]["apartment_0"]["episodes"]
+def test_the_formats_hold_the_same(zarr_dataset, tar_dataset):
+    for one, other in zip(read_episodes(zarr_dataset), read_episodes(tar_dataset), strict=True):
+        assert_same_arrays(dict(one.observations), dict(other.observations))
+        for name in (*zarr_format.PER_FRAME, *zarr_format.PER_ACTION):
+            np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+        assert one.about() == other.about()
 
 
-def test_options_of_other_formats_are_refused():
-    with pytest.raises(ValueError, match="to='minari' has no option version"):
-        make_format("minari", version="2.1")
+def test_the_dataset_is_a_zarr_hierarchy(zarr_dataset):
+    info = read_info(zarr_dataset)
+    root = zarr.open_group(zarr_dataset, mode="r")
+    assert root.attrs["num_episodes"] == 10 and root.attrs["collection"]["key"] == info.key
+    episodes = read_episodes(zarr_dataset)
+    for record in finished_shards(zarr_dataset, info):
+        group = root[f"shards/{record.shard.name}"]
+        ends = np.cumsum(np.asarray(group["num_steps"]) + 1)
+        for end in ends:
+            one = next(episodes)
+            rows = slice(int(end) - one.num_steps - 1, int(end))
+            named = {key: group["observations"][key][rows] for key in info.observation_space}
+            assert_same_arrays(named, dict(one.observations))
+            np.testing.assert_array_equal(group["actions"][rows][:-1], one.actions)
+            assert group["actions"][int(end) - 1] == 0
+
+
+def test_images_of_several_cameras_in_many_small_files(tmp_path, monkeypatch):
+    """Episodes begin and end anywhere in chunks and files."""
+    cameras = {"front": Camera(24, 20), "rear": Camera(24, 20, yaw_deg=180)}
+    keywords = {"camera": cameras, "sensors": ("depth",), "sensor_noise": None, "scenes": SCENES[:1]}
+    gather(tmp_path / "whole", **keywords)
+    monkeypatch.setattr(zarr_format, "_CHUNK_BYTES", 4 * 24 * 20 * 4)
+    monkeypatch.setattr(zarr_format, "_FILE_BYTES", 3 * 4 * 24 * 20 * 4)
+    gather(tmp_path / "cut", **keywords)
+    shards = sorted((tmp_path / "cut" / "shards").iterdir())
+    assert len(list(shards[0].glob("observations/front/depth/c/*"))) > 2
+    for one, other in zip(read_episodes(tmp_path / "whole"), read_episodes(tmp_path / "cut"), strict=True):
+        assert set(one.observations) >= {"front/depth", "rear/depth"}
+        assert_same_arrays(dict(one.observations), dict(other.observations))
+    assert not check_dataset(tmp_path / "cut").missing
+
+
+def test_tar_files_are_read_by_tarfile_and_numpy(tar_dataset):
+    first = next(read_episodes(tar_dataset))
+    with tarfile.open(tar_dataset / "episodes-000000.tar") as tar:
+        names = tar.getnames()
+        key = names[0].split(".")[0]
+        assert [name.split(".")[0] for name in names[:12]] == [key] * 12
+        for part in ("rgb", "depth"):
+            found = np.load(io.BytesIO(tar.extractfile(f"{key}.{part}.npy").read()))
+            np.testing.assert_array_equal(found, first.observations[part])
+    assert len(list(tar_dataset.glob("episodes-*.tar"))) == 6

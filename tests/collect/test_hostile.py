@@ -11,11 +11,9 @@ import pytest
 from gathering import SCENES, gather
 from gymnasium.spaces import Box, Dict
 
-from gym_batchnav.collect.api import RECORD, SHARDS
-from gym_batchnav.collect.info import differences, from_json, read_info, to_json
+from gym_batchnav.collect.dataset import RECORD, SHARDS, all_shards, differences, from_json, read_info, to_json
 from gym_batchnav.collect.merge import check_dataset, merge_datasets
 from gym_batchnav.collect.webdataset import TAR
-from gym_batchnav.collect.work import all_shards, in_groups
 
 
 @pytest.fixture(params=["zarr_dataset", "tar_dataset"])
@@ -69,7 +67,7 @@ def test_links_and_paths_outside_are_refused(dataset, tmp_path):
     shard = shard_of(dataset)
     (tmp_path / "secret").write_bytes(b"secret")
     (shard / "link").symlink_to(tmp_path / "secret")
-    with pytest.raises(ValueError, match="is no file and no folder"):
+    with pytest.raises(ValueError, match="is neither a file nor a folder"):
         check_dataset(dataset)
     (shard / "link").unlink()
     record = json.loads((shard / RECORD).read_text())
@@ -113,33 +111,59 @@ def test_other_lengths_of_episodes_are_refused(dataset, steps):
 
 
 def test_compressed_data_that_would_fill_memory_is_refused(zarr_dataset, tmp_path):
-    """A chunk that unpacks to more than the array holds is refused before memory is taken."""
+    """A chunk that unpacks to more than the array holds is refused before memory is taken, and is not merged."""
     from numcodecs.zstd import Zstd
 
     copy = tmp_path / "copy"
     shutil.copytree(zarr_dataset, copy)
     shard = shard_of(copy)
-    forge(shard, "heading/c/0", Zstd(1).encode(bytes(2**26)))
-    with pytest.raises(ValueError, match="heading' is damaged"):
-        check_dataset(copy)
-    forge(shard, "heading/c/0", (zarr_dataset / SHARDS / shard.name / "heading/c/0").read_bytes())
-    check_dataset(copy)
-    frames = shard / "observations/rgb/c/0/0/0/0"
-    forge(shard, frames.relative_to(shard).as_posix(), struct.pack("<QQI", 0, 2**60, 0))
+    frames = "observations/rgb/c/0/0/0/0"
+    before = (shard / frames).read_bytes()
+    bomb = Zstd(1).encode(bytes(2**26))
+    forge(shard, frames, bomb + struct.pack("<QQI", 0, len(bomb), 0))
+    with pytest.raises(ValueError, match="a chunk does not unpack to its size"):
+        merge_datasets(tmp_path / "all", [copy])  # the checksums are right, and only reading it shows what it is
+    assert not (tmp_path / "all").exists()
+    forge(shard, frames, struct.pack("<QQI", 0, 2**60, 0))
     with pytest.raises(ValueError, match="its index of chunks does not fit"):
         check_dataset(copy)
+    forge(shard, frames, before[:-4] + bytes(4))
+    with pytest.raises(ValueError, match="is damaged"):  # the checksum of the index
+        check_dataset(copy)
+    forge(shard, frames, before)
+    check_dataset(copy)
 
 
-def test_forged_shards_are_not_merged(zarr_dataset, tmp_path):
-    """Its checksums are right, and only reading it shows that it is no shard."""
-    from numcodecs.zstd import Zstd
-
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"shape": [10**9, 20, 24, 3]},
+        {"data_type": "float64"},
+        {"codecs": [{"name": "bytes"}, {"name": "gzip", "configuration": {"level": 1}}]},
+        {"chunk_grid": 3},
+        {"fill_value": None},
+    ],
+)
+def test_arrays_of_another_form_are_refused(zarr_dataset, tmp_path, change):
     copy = tmp_path / "copy"
     shutil.copytree(zarr_dataset, copy)
-    forge(shard_of(copy), "heading/c/0", Zstd(1).encode(bytes(2**26)))
-    with pytest.raises(ValueError, match="heading' is damaged"):
-        merge_datasets(tmp_path / "all", [copy])
-    assert not (tmp_path / "all").exists()
+    shard = shard_of(copy)
+    name = "observations/rgb/zarr.json"
+    forge(shard, name, json.dumps({**json.loads((shard / name).read_text()), **change}).encode())
+    with pytest.raises(ValueError, match=r"rgb/zarr.json' does not describe"):
+        check_dataset(copy)
+
+
+def test_rows_of_a_missing_file_are_not_zeros(zarr_dataset, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(zarr_dataset, copy)
+    shard = shard_of(copy)
+    (shard / "heading/c/0").unlink()
+    record = json.loads((shard / RECORD).read_text())
+    del record["files"]["heading/c/0"]
+    (shard / RECORD).write_text(json.dumps(record))
+    with pytest.raises(ValueError, match="heading/c/0' is missing"):
+        check_dataset(copy)
 
 
 def test_headers_of_arrays_that_are_no_literals_are_refused(tar_dataset, tmp_path):
@@ -206,5 +230,3 @@ def test_shards_are_all_episodes_in_order(zarr_dataset):
     episodes = [(one.scene, number) for one in shards for number in range(one.first, one.first + one.count)]
     assert episodes == [(scene, number) for scene in SCENES for number in range(5)]
     assert len({one.name for one in shards}) == len(shards)
-    assert [len({one.scene for one in group}) for group in in_groups(shards, 1)] == [1, 1]
-    assert in_groups(shards, 5) == [shards]

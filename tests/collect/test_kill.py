@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from gathering import assert_same_content
 
-from gym_batchnav.collect.api import SHARDS
 from gym_batchnav.collect.collector import collect
+from gym_batchnav.collect.dataset import SHARDS
 
 KEYWORDS = {
     "scenes": ["apartment_1", "apartment_2"],

@@ -19,8 +19,7 @@ from gym_batchnav import Action, BatchNavEnv, Camera, Measure, PointNav, Scene, 
 from gym_batchnav.evaluation.agents import ShortestPathAgent
 from gym_batchnav.evaluation.evaluate import EvaluatedEpisodes, evaluate
 from gym_batchnav.state import AgentState
-from gym_batchnav.stream.settings import StreamSettings
-from gym_batchnav.stream.stream import BatchStream
+from gym_batchnav.stream.stream import BatchStream, StreamSettings
 
 Floats = npt.NDArray[np.float32]
 

@@ -44,7 +44,7 @@ Mutator = Callable[[np.random.Generator, bytes], bytes]
 LOGGED: dict[str, Any] = {
     "agents_per_world": 2, "bodies": (People(1),), "episodes": 20, "max_episode_steps": 6,
 }  # fmt: skip
-FORMATS = {"zarr": "numcodecs", "webdataset": "numpy", "minari": "pyarrow"}  # of collections, and what they need
+FORMATS = {"zarr": "zarr", "webdataset": "numpy"}  # of collections, and what they need
 SCENES = ("glb", "gltf", "obj", "ply", "stl", "off", "texture", "mjcf")
 KINDS = (*SCENES, "navmesh", "episodes", "policy", "cache", "dataset", "annotations", "log", "state", "collection",
          "run")  # fmt: skip

@@ -10,8 +10,7 @@ from torch.utils.data import DataLoader  # noqa: E402
 
 from gym_batchnav.geometry import Camera  # noqa: E402
 from gym_batchnav.stream.dataset import StreamDataset  # noqa: E402
-from gym_batchnav.stream.settings import StreamSettings  # noqa: E402
-from gym_batchnav.stream.stream import BatchStream  # noqa: E402
+from gym_batchnav.stream.stream import BatchStream, StreamSettings  # noqa: E402
 
 SETTINGS = StreamSettings(batch_size=8, capacity=32, min_samples=8, deterministic=True, threads=1)
 
@@ -35,12 +34,6 @@ def test_a_dataset_gives_the_minibatches_of_a_stream_as_tensors(keywords):
                 assert isinstance(direct[name], torch.Tensor)
                 np.testing.assert_array_equal(direct[name].numpy(), values)
                 np.testing.assert_array_equal(loaded[name].numpy(), values)
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_pinned_memory_without_a_gpu_is_refused(keywords):
-    with pytest.raises(ValueError, match="pin_memory=True: torch finds no NVIDIA GPU"):
-        StreamDataset(keywords, pin_memory=True)
 
 
 @pytest.mark.gpu
