@@ -31,7 +31,6 @@ from gym_batchnav.collect.dataset import (
     write_info,
 )
 from gym_batchnav.collect.folder import (
-    ASIDE,
     finished_shards,
     is_finished,
     locked,
@@ -238,9 +237,7 @@ class _Run:
         options = {"episode_order": "once", "episodes": _numbers(env, shards)}
         loop = EpisodeLoop(env, self.agent, seed=self.info.seed, options=options)
         spaces = {key: (one.shape[1:], one.dtype) for key, one in loop.observation.items() if is_big(one)}
-        folder = self.root / ASIDE
-        folder.mkdir(exist_ok=True)
-        buffers = FrameBuffers(spaces, folder, _image_memory())
+        buffers = FrameBuffers(spaces, self.root, _image_memory())
         recorder = Recorder(env, loop.observation, buffers)
         waiting = _Waiting(shards)
         cards = {one.name: asdict(one) for one in env.protocol_card().scenes}

@@ -184,6 +184,21 @@ class EpisodeRecord:
     category: str
     measures: Mapping[str, bool | int | float]
 
+    def episode(
+        self, scene: str, observations: Mapping[str, np.ndarray], columns: Mapping[str, np.ndarray]
+    ) -> Episode:  # fmt: skip
+        """Return the episode with its arrays: observations by sensor, and the columns of ``columns_of`` by name."""
+        return Episode(
+            scene=scene,
+            number=self.number,
+            id=self.id,
+            observations=observations,
+            **{name: columns[name] for name in (*PER_ACTION, *PER_FRAME)},
+            start_distance=self.start_distance,
+            category=self.category,
+            measures=self.measures,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class ShardRecord:

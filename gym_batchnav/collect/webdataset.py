@@ -104,16 +104,7 @@ class WebDataset(Format):
                     for part, (shape, dtype) in expected.items():
                         rows = one.num_steps + (part not in PER_ACTION)
                         values[part] = _array(tar, f"{name}.{part}.npy", (rows, *shape), dtype)
-                    yield Episode(
-                        scene=record.shard.scene,
-                        number=one.number,
-                        id=one.id,
-                        observations={key: values[part] for part, key in sensors.items()},
-                        **{name: values[name] for name in ARRAYS},
-                        start_distance=one.start_distance,
-                        category=one.category,
-                        measures=one.measures,
-                    )
+                    yield one.episode(record.shard.scene, {key: values[part] for part, key in sensors.items()}, values)
                 if tar.next() is not None:
                     raise ValueError("there is more in it than its episodes")
         except (tarfile.TarError, ValueError, OSError, EOFError, RecursionError) as error:

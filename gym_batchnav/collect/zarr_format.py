@@ -14,7 +14,6 @@ from typing_extensions import override
 
 from gym_batchnav.collect.dataset import (
     PER_ACTION,
-    PER_FRAME,
     RECORD,
     SHARDS,
     DatasetInfo,
@@ -163,17 +162,8 @@ class Zarr(Format):
                 if (one.num_steps + 1) * math.prod(array.shape[1:]) * array.dtype.itemsize > MAX_EPISODE_BYTES:
                     raise ValueError(f"'{folder / name}': an episode is larger than {MAX_EPISODE_BYTES:,} bytes")
             values = {name: _rows(folder, array, rows) for name, array in arrays.items()}
-            yield Episode(
-                scene=record.shard.scene,
-                number=one.number,
-                id=one.id,
-                observations={key: values[name] for key, name in sensors.items()},
-                **{name: values[name][:-1] for name in PER_ACTION},
-                **{name: values[name] for name in PER_FRAME},
-                start_distance=one.start_distance,
-                category=one.category,
-                measures=one.measures,
-            )
+            columns = {name: values[name][: -1 if name in PER_ACTION else None] for name in columns_of(info)}
+            yield one.episode(record.shard.scene, {key: values[name] for key, name in sensors.items()}, columns)
 
     def _open(self, folder: Path, name: str, num_rows: int, row: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
         """Open an array, which may come from strangers, without reading its values.
