@@ -79,8 +79,8 @@ def run(
     """Run the first episodes of every scene once and write them to a dataset.
 
     A command that was killed is resumed by repeating it: finished shards stay, and the result is that of an undisturbed
-    run. Episodes depend on --seed, their scene and their number alone. Parts (--shard) may share --out, or have folders
-    of their own for: gym-batchnav collect check FOLDER... --merge OUT
+    run. Episodes depend on --seed, their scene and their number alone. Parts (--shard) may share --out, where the part
+    that ends last makes the dataset, or have folders of their own for: gym-batchnav collect check FOLDER... --merge OUT
 
     With --ray, all nodes of a Ray cluster collect; they must share --out, and the files of scenes and policies.
 
@@ -235,8 +235,8 @@ def _print_collected(found: Collected) -> None:
     Console().print(_table(found))
     if found.num_missing:
         Console().print(
-            f"{counted(found.num_missing, 'shard')} missing, which other parts collect; "
-            "collect check FOLDER... --merge OUT joins folders"
+            f"{counted(found.num_missing, 'shard')} missing: the dataset is made when other parts have collected them; "
+            "collect check FOLDER... --merge OUT joins folders, and makes one of what is there"
         )
 
 

@@ -135,6 +135,7 @@ def collect_on(
         num_found=whole.num_found - num_shards,
         seconds=time.perf_counter() - started,
         peak_bytes=max(whole.peak_bytes, *(part.peak_bytes for part in parts)),
+        spilled_bytes=max(whole.spilled_bytes, *(part.spilled_bytes for part in parts)),
     )
 
 

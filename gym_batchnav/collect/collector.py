@@ -76,8 +76,8 @@ class Collected:
         num_episodes: Episodes in them.
         num_frames: Observations in them.
         num_found: Shards of this part that were there already.
-        num_missing: Shards of the whole collection that are still missing, because other parts collect them. Until
-            then the dataset holds the others.
+        num_missing: Shards of the whole collection that are still missing, because other parts collect them. While
+            there are any, the folder has shards, but not yet the files that the format makes of all of them.
         seconds: Time of simulation and writing, and of making the dataset of all shards, without loading scenes.
         peak_bytes: Main memory that the images of unfinished and waiting episodes took.
         spilled_bytes: Their size in temporary files.
@@ -136,8 +136,8 @@ def collect(
         num_envs: Number of environments; changes the speed alone. The images of about three times as many episodes
             are held, of which 4 GiB, or half of the memory that is available, in main memory, and the others in
             temporary files in ``out``.
-        shard: ``"i/n"`` collects the i-th of n parts, i from 1 to n. Parts may share ``out``, or have folders of their
-            own that ``merge_datasets`` joins.
+        shard: ``"i/n"`` collects the i-th of n parts, i from 1 to n. Parts may share ``out``, where the part that ends
+            last makes the dataset, or have folders of their own that ``merge_datasets`` joins.
         seed: Seed of noise and random actions.
         workers: Threads that encode and write; by default one for four processors.
         scenes_at_once: Scenes in memory.
@@ -192,7 +192,8 @@ def collect(
         left = sum(not is_finished(root, one) for one in shards)
         whole = read_info(root)  # another process may have added scenes
         started = time.perf_counter()
-        style.finish(root, whole, finished_shards(root, whole))
+        if left == 0:
+            style.finish(root, whole, finished_shards(root, whole))
         run.seconds += time.perf_counter() - started
     remove_aside(root)
     return Collected(root, whole, len(missing), run.num_episodes, run.num_frames, len(mine) - len(missing), left,

@@ -21,7 +21,9 @@ def test_parts_are_collected_checked_and_merged(run, tmp_path):
         assert result.exit_code == 0 and "1 in 1 shards" in result.stdout, result.output
     incomplete = run("check", tmp_path / "1")
     assert incomplete.exit_code == 1 and "1 shard missing" in incomplete.stdout
-    assert (tmp_path / "1" / "zarr.json").is_file()
+    assert not (tmp_path / "1" / "zarr.json").exists()
+    assert run("check", tmp_path / "1", "--merge", tmp_path / "half").exit_code == 0
+    assert (tmp_path / "half" / "zarr.json").is_file()
     assert run("check", tmp_path / "1", tmp_path / "2", "--merge", tmp_path / "all").exit_code == 0
     found = run("check", tmp_path / "all")
     assert found.exit_code == 0 and "random" in found.stdout

@@ -81,14 +81,16 @@ def test_parts_of_any_size_merge_to_the_whole(zarr_dataset, tmp_path):
     assert not check_dataset(tmp_path / "all").missing
 
 
-def test_parts_in_a_shared_folder_are_a_dataset_of_what_is_there(zarr_dataset, tmp_path):
-    first = gather(tmp_path, shard="1/2")
-    assert first.num_missing == 3
-    made = json.loads((tmp_path / "zarr.json").read_text())
+def test_the_last_part_in_a_shared_folder_makes_the_dataset(zarr_dataset, tmp_path):
+    data, kept = tmp_path / "data", tmp_path / "kept"
+    first = gather(data, shard="1/2")
+    assert first.num_missing == 3 and not (data / "zarr.json").exists()
+    assert len(merge_datasets(kept, [data]).missing) == 3
+    made = json.loads((kept / "zarr.json").read_text())
     assert len(made["attributes"]["shards"]) == 3 and made["attributes"]["num_episodes"] == first.num_episodes
-    second = gather(tmp_path, shard="2/2")
+    second = gather(data, shard="2/2")
     assert second.num_missing == 0 and second.num_found == 0
-    assert_same_content(zarr_dataset, tmp_path)
+    assert_same_content(zarr_dataset, data)
 
 
 def test_an_incomplete_folder_of_a_shard_is_named(zarr_dataset, tmp_path):
