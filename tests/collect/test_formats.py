@@ -9,7 +9,7 @@ from gathering import SCENES, assert_same_arrays, gather
 
 from gym_batchnav import Camera
 from gym_batchnav.collect import zarr_format
-from gym_batchnav.collect.dataset import read_info
+from gym_batchnav.collect.dataset import PER_ACTION, PER_FRAME, read_info
 from gym_batchnav.collect.folder import finished_shards
 from gym_batchnav.collect.merge import check_dataset
 from gym_batchnav.collect.reading import read_episodes
@@ -20,7 +20,7 @@ zarr = pytest.importorskip("zarr", reason="zarr needs Python 3.11")
 def test_the_formats_hold_the_same(zarr_dataset, tar_dataset):
     for one, other in zip(read_episodes(zarr_dataset), read_episodes(tar_dataset), strict=True):
         assert_same_arrays(dict(one.observations), dict(other.observations))
-        for name in (*zarr_format.PER_FRAME, *zarr_format.PER_ACTION):
+        for name in (*PER_FRAME, *PER_ACTION):
             np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
         assert one.about() == other.about()
 
