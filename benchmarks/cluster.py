@@ -1,6 +1,6 @@
 """Rates of `evaluate --ray` on 1, 2, 4 and 8 local nodes, and a model of the cost of 10, 100 and 10,000 nodes.
 
-python benchmarks/cluster.py [--nodes 1 2 4 8] [--rounds 3] [--price 0.40] [--json]        # extra [ray]; 5 minutes
+python benchmarks/cluster.py [--nodes 1 2 4 8] [--rounds 3] [--price 0.40] [--json]        # extra [ray]; ten minutes
 
 A node is a Ray node with one processor on this machine. There are two workloads: "waiting" shards sleep, so that eight
 nodes do not share processors and the figures show what Ray and the driver cost; "working" shards evaluate an agent
