@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from gym_batchnav.cli.cluster import RayAddress, RayCpus, check_one_division
-from gym_batchnav.cli.flags import errors_with_flags, listed
+from gym_batchnav.cli.flags import listed
 
 if TYPE_CHECKING:
     from gym_batchnav.collect.collector import Collected
@@ -131,18 +131,13 @@ def _collected(
     from gym_batchnav.collect.collector import collect as run_collection
     from gym_batchnav.collect.reading import make_format
 
-    flags = ("out", "scenes", "policy", "sample", "to", "level", "sensors", "size", "protocol",
-             "episode_file", "episodes_per_scene", "episodes_per_shard", "num_episodes", "num_envs", "shard", "seed",
-             "workers", "renderer")  # fmt: skip
-    with errors_with_flags(*flags, "ray", "ray_cpus"):
-        keywords = {**keywords, "to": make_format(to, **options)}
-        check_one_division(shard, ray, ray_cpus)
+    keywords = {**keywords, "to": make_format(to, **options)}
+    check_one_division(shard, ray, ray_cpus)
     if ray is not None:
         from gym_batchnav.cluster.jobs import collect_on
 
-        with errors_with_flags(*flags, num_cpus="ray_cpus"):
-            return collect_on(ray, out, keywords, ray_cpus)
-    with errors_with_flags(*flags), _frames_per_second() as progress:
+        return collect_on(ray, out, keywords, ray_cpus)
+    with _frames_per_second() as progress:
         return run_collection(out, shard=shard, progress=progress, **keywords)
 
 
@@ -159,7 +154,7 @@ def check(
 
     if merge is None and len(folders) > 1:
         raise ValueError(f"{len(folders)} folders: name one, or join them with --merge FOLDER")
-    with Console().status("Checking"), errors_with_flags(out="merge"):
+    with Console().status("Checking"):
         found = check_dataset(folders[0]) if merge is None else merge_datasets(merge, folders)
     _print_checked(found)
     if found.missing and merge is None:
@@ -183,7 +178,7 @@ def export(
     """
     from gym_batchnav.collect.export.convert import export_dataset
 
-    with errors_with_flags("to", "out", "video"), _frames_per_second() as progress:
+    with _frames_per_second() as progress:
         found = export_dataset(folder, out, to, video=video, progress=progress)
     rows = {"episodes": f"{found.num_episodes:,}", "frames": f"{found.num_frames:,}", "folder": str(found.folder)}
     Console().print(_facts(to, rows))

@@ -66,7 +66,6 @@ def write_episode(
     images: Mapping[str, tuple[str, np.ndarray]],
     curves: Mapping[str, tuple[np.ndarray, np.ndarray]],
     about: Mapping[str, str],
-    floor: tuple[np.ndarray, np.ndarray] | None = None,
     recording_id: str | None = None,
 ) -> None:
     """Write a file with an episode of F frames and the views that show it.
@@ -83,20 +82,16 @@ def write_episode(
             uint8 [F, H, W, 3], float32 metres [F, H, W, 1] or integers [F, H, W, 1].
         curves: By path, such as ``REWARD``, the steps [M] int and values [M] or [M, D] of numbers over time.
         about: Rows of the table about the episode.
-        floor: The navmesh, if it is to be drawn: vertices [V, 3] in metres, triangles [T, 3] int.
         recording_id: By which viewers tell recordings apart; random by default.
 
     Raises:
         MissingExtraError: The extra ``[rerun]`` is not installed.
     """
-    ground = positions if floor is None or not len(floor[0]) else floor[0]
-    bounds = np.stack([ground.min(axis=0), ground.max(axis=0)])
+    bounds = np.stack([positions.min(axis=0), positions.max(axis=0)])
     plotted = [curve for curve in curves if not curve.startswith((ACTION, ENDS))]
     stream = _open_stream(path, name, recording_id)
     try:
         log = _EpisodeLog(stream, "", step_seconds, camera)
-        if floor is not None and len(floor[1]):
-            log.floor(*floor)
         for step, (pose, goal) in enumerate(zip(poses, goals, strict=True)):
             log.frame(step, pose, goal, {key: (sensor, frames[step]) for key, (sensor, frames) in images.items()})
         for curve, (steps, values) in curves.items():

@@ -32,14 +32,14 @@ def test_parts_are_collected_checked_and_merged(run, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--to", "minari"], "--to 'minari': choose one of zarr, webdataset; collect export converts"),
-        (["--to", "webdataset", "--level", "3"], "--to 'webdataset' has no option level: leave out --level 3"),
-        (["--policy", "nobody"], "--policy 'nobody': there is no such file"),
-        (["--sample"], "--sample: only the actions of a policy file can be sampled"),
-        (["--shard", "0/2"], "--shard 0/2: pass i/n"),
+        (["--to", "minari"], "to='minari': choose one of zarr, webdataset; collect export converts"),
+        (["--to", "webdataset", "--level", "3"], "to='webdataset' has no option level: leave out level=3"),
+        (["--policy", "nobody"], "policy='nobody': there is no such file"),
+        (["--sample"], "sample=True: only the actions of a policy file can be sampled"),
+        (["--shard", "0/2"], "shard=0/2: pass i/n"),
     ],
 )
-def test_errors_name_the_options(run, tmp_path, arguments, message):
+def test_errors_name_the_settings(run, tmp_path, arguments, message):
     result = run("run", *SMALL, *arguments, "--out", tmp_path / "data")
     assert isinstance(result.exception, ValueError) and message in str(result.exception)
 
@@ -55,5 +55,5 @@ def test_a_policy_file_has_its_own_settings_instead_of_a_protocol(run, tmp_path)
     pytest.importorskip("torch", reason="torch is not installed")
     pytest.importorskip("safetensors", reason="safetensors is not installed")
     words = [*SMALL, "--policy", "pointnav_depth", "--protocol", "pointnav-2021", "--out", tmp_path / "data"]
-    with pytest.raises(ValueError, match="--protocol 'pointnav-2021': a policy file has the settings of its training"):
+    with pytest.raises(ValueError, match="protocol='pointnav-2021': a policy file has the settings of its training"):
         raise run("run", *words).exception
