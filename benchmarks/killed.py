@@ -20,13 +20,13 @@ from safetensors.torch import load_file
 
 SETTINGS = {
     "scenes": ("procedural:0-7?area=28&closed_doors=0&triangles=8000",), "num_envs": 8, "frames": 20 * 8 * 32,
-    "changes": {"resident_scenes": 4, "rotate_every": 20, "num_episodes": 30},
+    "resident_scenes": 4, "rotate_every": 20, "num_episodes": 30,
 }  # fmt: skip
 # Checkpoints follow one another so closely that many kills fall into writing them.
 CHILD = """
 import json, sys
 from pathlib import Path
-from gym_batchnav.train.run import run as module
+from gym_batchnav.train import run as module
 module.CHECKPOINT_SECONDS = module.LOG_SECONDS = 0.15
 given = json.loads(sys.argv[2])
 given["scenes"] = tuple(given["scenes"])

@@ -27,7 +27,7 @@ MAX_MEMORY = 6 * 2**30
 def speed(preset: str, seconds: float) -> dict[str, Any]:
     """Return the figures of a short training with a preset."""
     with train_extra():
-        from gym_batchnav.train.run.run import TrainingRun
+        from gym_batchnav.train.run import TrainingRun
 
     with tempfile.TemporaryDirectory() as folder:
         run = TrainingRun(Path(folder) / "run", {"preset": preset, "time_limit": seconds})
@@ -42,9 +42,9 @@ def memory(num_envs: int, resident_scenes: int) -> dict[str, Any]:
     with train_extra():
         import torch
 
+        from gym_batchnav.train.config import PRESETS
         from gym_batchnav.train.policy import make_policy
         from gym_batchnav.train.ppo import PPO
-        from gym_batchnav.train.run.presets import PRESETS
 
     preset = replace(PRESETS["cpu"], resident_scenes=resident_scenes, rotate_every=SETTLE_STEPS)
     env = preset.make_env(num_envs=num_envs)

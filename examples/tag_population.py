@@ -23,10 +23,10 @@ from ray.tune.schedulers import PopulationBasedTraining
 from gym_batchnav.env.ids import make_batch
 from gym_batchnav.evaluation.agents import as_agent
 from gym_batchnav.task.meeting import Players, Tag
+from gym_batchnav.train import checkpoint
 from gym_batchnav.train.policy import make_policy
 from gym_batchnav.train.policy_agent import PolicyAgent
 from gym_batchnav.train.ppo import PPO, PPOConfig
-from gym_batchnav.train.run import checkpoint
 from gym_batchnav.worlds.selfplay import ratings
 
 HOMES = "procedural:0-3?area=28&closed_doors=0&triangles=8000"

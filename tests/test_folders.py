@@ -22,7 +22,7 @@ PIECES = {
         ),
     },
 }
-LEARNERS = {"mapping": ("train/imitation.py", "train/run/settings.py")}  # whose teacher it is
+LEARNERS = {"mapping": ("train/imitation.py", "train/config.py")}  # whose teacher it is
 PROGRAM = """
 import importlib, pkgutil, sys
 import gymnasium, gym_batchnav

@@ -20,7 +20,9 @@ from gym_batchnav.system.storage import make_folder
 from gym_batchnav.system.wording import counted
 
 if TYPE_CHECKING:
-    from gym_batchnav.evaluation.comparison import Comparison, TrainedAgent
+    from gym_batchnav.evaluation.comparison import Comparison
+    from gym_batchnav.evaluation.world import PolicyAbout
+    from gym_batchnav.train.policy_agent import PolicyAgent
 
 AGENTS = "blind,random,follower"
 
@@ -171,7 +173,7 @@ def merge(
         comparison.close()
 
 
-def _load(path: Path, sample_seed: int | None, allow_mismatch: bool) -> TrainedAgent:
+def _load(path: Path, sample_seed: int | None, allow_mismatch: bool) -> tuple[PolicyAgent, PolicyAbout]:
     """Load the agent of a policy file, for which alone an evaluation needs torch."""
     with train_extra():
         from gym_batchnav.train.policy_agent import load_agent

@@ -24,7 +24,7 @@ from gym_batchnav.system.extras import MissingExtraError, install_command
 from gym_batchnav.system.wording import counted, measure_in_words
 
 if TYPE_CHECKING:
-    from gym_batchnav.train.run.run import TrainingRun
+    from gym_batchnav.train.run import TrainingRun
 
 LINE_SECONDS = 30.0  # between two lines if there is no terminal
 SETTLED = 5.0  # seconds until the remaining time is estimated
@@ -50,9 +50,10 @@ def train(
         str | None, typer.Option(help="small, compact, narrow, scan, blind, paper, ddppo-resnet50.")
     ] = None,
     num_envs: Annotated[int | None, typer.Option(help="Number of environments, one agent each.", min=1)] = None,
-    device: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
     threads: Annotated[int | None, typer.Option(help="Threads used by torch and Numba.", min=1)] = None,
-    renderer: Annotated[str | None, typer.Option(help="auto (the default), opengl or embree.")] = None,
+    init: Annotated[
+        str | None, typer.Option(help="Begin with the weights of a policy file of the same kind and sensors.")
+    ] = None,
     config: Annotated[
         Path | None, typer.Option(help="File with settings: TOML, or the run.json of another run; flags come on top.")
     ] = None,
@@ -94,21 +95,19 @@ def train(
         "scenes": tuple(scenes) if scenes else None,
         "policy": policy,
         "num_envs": num_envs,
-        "device": device,
         "threads": threads,
-        "renderer": renderer,
+        "init": init,
     }
     _check_before_torch(preset, config, logger or ())
     with train_extra():
-        from gym_batchnav.train.run.config import parse_assignment, read_config
-        from gym_batchnav.train.run.run import TrainingRun
-        from gym_batchnav.train.run.settings import run_keywords
+        from gym_batchnav.train.config import parse_assignment, read_config
+        from gym_batchnav.train.run import TrainingRun
 
     console = Console(stderr=as_json, highlight=False, soft_wrap=True)
     names = {} if config is None else read_config(config)
     names |= dict(map(parse_assignment, changes or ()))
     names |= {name: value for name, value in given.items() if value is not None}
-    run = TrainingRun(out, run_keywords(names), resume, note=console.print, loggers=logger)
+    run = TrainingRun(out, names, resume, note=console.print, loggers=logger)
     console.quiet = run.workers.rank != 0
     try:
         console.print(_headline(run))
@@ -196,7 +195,7 @@ class Display:
         rate = (run.ppo.frames - frames) / elapsed if row is None else row["fps"]
         left = ""
         if elapsed > SETTLED and gained > 0:
-            limit = run.settings.time_limit
+            limit = run.config.time_limit
             most = math.inf if limit is None else max(limit - self._seconds - elapsed, 0.0)
             rest = min(elapsed * (1 - run.progress) / gained, most)
             left = f", {_clock(rest)} left"
@@ -226,15 +225,15 @@ def _clock(seconds: float) -> str:
 
 def _headline(run: TrainingRun) -> str:
     """Return one line that describes the training."""
-    preset = run.preset
+    config = run.config
+    limit = config.time_limit
     parameters = sum(one.numel() for one in run.ppo.policy.parameters())
-    limit = run.settings.time_limit
-    ends = f"{preset.ppo.total_frames:,} frames" + ("" if limit is None else f" or {_clock(limit)}")
+    ends = f"{config.ppo.total_frames:,} frames" + ("" if limit is None else f" or {_clock(limit)}")
     workers = "" if run.workers.size == 1 else f", {run.workers.size} workers"
     threads = counted(run.threads, "thread")
     return (
-        f"Training {preset.policy!r} ({parameters:,} parameters) with {counted(preset.num_envs, 'agent')} on "
-        f"{preset.device}{workers}, {threads}, up to {ends}"
+        f"Training {config.policy!r} ({parameters:,} parameters) with {counted(config.num_envs, 'agent')} on "
+        f"{config.device}{workers}, {threads}, up to {ends}"
     )
 
 

@@ -14,9 +14,11 @@ from gym_batchnav.cluster.shards import SharedFolder, run_shards, shared
 from gym_batchnav.collect.collector import Collected, collect
 from gym_batchnav.collect.folder import ASIDE
 from gym_batchnav.env.config import Episodes, Scenes
-from gym_batchnav.evaluation.comparison import BLIND, Asked, Comparison, TrainedAgent, make_comparison
+from gym_batchnav.evaluation.agents import Agent
+from gym_batchnav.evaluation.comparison import BLIND, Asked, Comparison, make_comparison
 from gym_batchnav.evaluation.named_agents import user_file
 from gym_batchnav.evaluation.shards import columns_of, differences, take_results
+from gym_batchnav.evaluation.world import PolicyAbout
 from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.library.prepare import NavigationPreparer
 from gym_batchnav.library.sources import scene_sources, with_absolute_paths
@@ -67,12 +69,11 @@ def _evaluate(asked: Asked, files: Mapping[str, bytes], shard: Part) -> tuple[di
             comparison.close()
 
 
-def _load(path: Path, sample_seed: int | None, allow_mismatch: bool) -> TrainedAgent:
+def _load(path: Path, sample_seed: int | None, allow_mismatch: bool) -> tuple[Agent, PolicyAbout]:
     """Load the agent of a policy file, for which alone a node needs torch."""
     from gym_batchnav.train.policy_agent import load_agent
 
-    agent: Any = load_agent(path, sample_seed, allow_mismatch)  # which has the description of its file
-    return agent
+    return load_agent(path, sample_seed, allow_mismatch)
 
 
 def contents_of(asked: Asked) -> dict[str, bytes]:

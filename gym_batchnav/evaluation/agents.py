@@ -24,12 +24,15 @@ STOP_CHANCE = 0.01  # per step of RandomAgent
 class Agent(Protocol):
     """Chooses an action for every environment of a batch. It may remember the current episodes.
 
+    Classes that derive from it need no ``reset`` if they remember nothing.
+
     An agent may have an attribute ``sensors``, a tuple of images and other sensors that it reads. Commands that make an
     environment for the agent then add them.
     """
 
     def reset(self, env: BatchNavEnv) -> None:
         """Reset the memory, because every environment of ``env`` begins an episode."""
+        return  # agents that remember nothing inherit this
 
     def act(self, env: BatchNavEnv, observation: Any, begun: np.ndarray) -> np.ndarray:
         """Choose the next actions.
@@ -81,21 +84,18 @@ def as_agent(agent: Acting) -> Agent:
     raise TypeError(f"agent={agent!r}: pass an object with reset and act, or a function from observations to actions")
 
 
-class _FunctionAgent:
+class _FunctionAgent(Agent):
     """An agent whose actions are a function of the observation."""
 
     def __init__(self, act: Callable[[Any], np.ndarray]) -> None:
         self._act = act
-
-    def reset(self, env: BatchNavEnv) -> None:
-        """Do nothing, because there is no memory."""
 
     def act(self, env: BatchNavEnv, observation: Any, begun: np.ndarray) -> np.ndarray:
         """Return the function's actions [N]."""
         return self._act(observation)
 
 
-class RandomAgent:
+class RandomAgent(Agent):
     """Acts at random.
 
     Among discrete actions, STOP has a probability of 0.01 per step, and the others have equal probabilities. Continuous
@@ -107,9 +107,6 @@ class RandomAgent:
 
     def __init__(self, seed: int = 0) -> None:
         self.seed = seed
-
-    def reset(self, env: BatchNavEnv) -> None:
-        """Do nothing, because there is no memory."""
 
     def act(self, env: BatchNavEnv, observation: Any, begun: np.ndarray) -> np.ndarray:
         """Return random actions, [N] int64 or [N, D] float32."""
@@ -127,11 +124,8 @@ class RandomAgent:
         return actions
 
 
-class ShortestPathAgent:
+class ShortestPathAgent(Agent):
     """The greedy follower of the shortest path. It knows the navmesh, so its scores are an upper bound."""
-
-    def reset(self, env: BatchNavEnv) -> None:
-        """Do nothing, because there is no memory."""
 
     def act(self, env: BatchNavEnv, observation: Any, begun: np.ndarray) -> np.ndarray:
         """Return the follower's actions, [N] int64 or as ``env.action_space`` states."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import cycle
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -47,18 +47,9 @@ def held_out_scenes(preset: str = "cpu") -> tuple[str, ...]:
     return HELD_OUT.get(preset, SMALL_HOMES)
 
 
-class TrainedAgent(Agent, Protocol):
-    """The agent of a policy file."""
-
-    about: PolicyAbout  # the description in the file
-
-    def check(self, env: BatchNavEnv) -> None:
-        """Raise ValueError unless the policy can act in an environment."""
-
-
-# From a policy file, the seed of sampled actions (None: the most likely ones) and whether other worlds are allowed; see
-# ``gym_batchnav.train.policy_agent.load_agent``. Only this needs torch.
-LoadAgent = Callable[[Path, int | None, bool], TrainedAgent]
+# Loads the agent and the description of a policy file, given the seed of sampled actions (None: the most likely ones)
+# and whether other worlds than that of the training are allowed; see ``gym_batchnav.train.policy_agent.load_agent``.
+LoadAgent = Callable[[Path, int | None, bool], tuple[Agent, PolicyAbout]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -284,8 +275,8 @@ def _choose(name: str, asked: Asked, load: LoadAgent, option: str) -> ChosenAgen
     path = agent_file(name)
     if path is None:
         return ChosenAgent(named_agent(name, asked.seed, option))
-    agent = load(path, asked.sample_seed, asked.allow_mismatch)
-    return ChosenAgent(agent, path, agent.about)
+    agent, about = load(path, asked.sample_seed, asked.allow_mismatch)
+    return ChosenAgent(agent, path, about)
 
 
 def _policies(asked: Asked, load: LoadAgent) -> dict[str, ChosenAgent]:
@@ -352,8 +343,7 @@ def _blind(asked: Asked, load: LoadAgent, about: PolicyAbout | None, note: Calla
     if file is None:
         return None
     # A named agent brings no description to compare with, so the agent itself compares the environment.
-    agent = load(file, asked.sample_seed, asked.allow_mismatch or about is not None)
-    blind = agent.about
+    agent, blind = load(file, asked.sample_seed, asked.allow_mismatch or about is not None)
     lines = [] if about is None or asked.allow_mismatch else blind.differences(about)
     problem = ""
     if blind.kind != "blind":

@@ -160,12 +160,7 @@ def _as_type(value: Any, hint: Any) -> Any:
         return float(value)
     if hint is Path and isinstance(value, str):
         return Path(value)
-    return value if isinstance(hint, type) and isinstance(value, hint) and _is_plain(value, hint) else _UNFIT
-
-
-def _is_plain(value: Any, hint: type) -> bool:
-    """Return whether a bool is asked for where one is given: bools are integers to Python."""
-    return (type(value) is bool) == (hint is bool)
+    return value if type(value) is hint else _UNFIT  # a bool is an integer to isinstance
 
 
 def space_record(space: Space[Any]) -> dict[str, Any]:

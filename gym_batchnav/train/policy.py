@@ -256,6 +256,12 @@ class Policy(nn.Module):
         self.predictions = nn.ModuleDict({name: Prediction(box, hidden_size) for name, box in predicts.items()})
 
     @property
+    def sensors(self) -> tuple[str, ...]:
+        """The sensors that the policy reads, images included."""
+        pictures = () if self.encoder is None else self.encoder.channels.sensors
+        return tuple(dict.fromkeys((*pictures, *self.task_sensors)))
+
+    @property
     def task_sensors(self) -> tuple[str, ...]:
         """The sensors that the policy reads, except the camera's."""
         goal = (GOAL,) if self.goal_embedding is not None else ()
@@ -359,30 +365,34 @@ def make_policy(kind: str, space: gymnasium.spaces.Dict, hidden: Sequence[str] =
     space = gymnasium.spaces.Dict({name: box for name, box in space.items() if name not in hidden})
     sees_goal = GOAL in space.spaces
     vectors = _vectors(kind, space)
-    if kind == "blind":
-        return Policy(None, sees_goal, "gru", 256, vectors=vectors, predicts=predicts)
-    if kind == "scan":
-        finders = {name: box for name, box in vectors.items() if is_range_finder(box)}
-        if not finders:
-            raise ValueError("policy 'scan' needs a range finder: make the environment with sensors=(WalkScan(),)")
-        for name, box in finders.items():
-            if (np.isfinite(box.low) & (box.low < 0)).any():
-                raise ValueError(f"policy 'scan' takes {name!r} for distances, but it can be negative: leave it out")
-        return Policy(None, sees_goal, "gru", 256, vectors=vectors, reads_scans=True, predicts=predicts)
+    common: dict[str, Any] = {"vectors": vectors, "predicts": predicts}
+    if kind in ("blind", "scan"):
+        if kind == "scan":
+            _check_ranges(vectors)
+        return Policy(None, sees_goal, "gru", 256, reads_scans=kind == "scan", **common)
     sensors, height, width = _pictures(kind, space)
-    if kind in ("compact", "narrow"):
-        encoder = (
-            SmallEncoder(sensors, height, width, 256, (32, 64, 128), codes_depth=True)
-            if kind == "compact"
-            else SEResNet9(sensors, height, width, 256, (16, 32, 64, 128), codes_depth=True)
-        )
-        return Policy(encoder, sees_goal, "gru", 512, vectors=vectors, logs_goal=True, predicts=predicts)
     if kind == "small":
-        return Policy(SmallEncoder(sensors, height, width), sees_goal, "gru", 256, vectors=vectors, predicts=predicts)
+        return Policy(SmallEncoder(sensors, height, width), sees_goal, "gru", 256, **common)
+    if kind == "compact":
+        convolutions = SmallEncoder(sensors, height, width, 256, (32, 64, 128), codes_depth=True)
+        return Policy(convolutions, sees_goal, "gru", 512, logs_goal=True, **common)
+    if kind == "narrow":
+        narrow = SEResNet9(sensors, height, width, 256, (16, 32, 64, 128), codes_depth=True)
+        return Policy(narrow, sees_goal, "gru", 512, logs_goal=True, **common)
     if kind == "ddppo-resnet50":
-        return Policy(GroupNormResNet50(sensors, height, width), sees_goal, "lstm", 512, 2, vectors, predicts=predicts)
-    encoder = SEResNet9(sensors, height, width)
-    return Policy(encoder, sees_goal, "lstm", 512, 2, vectors, PAPER_CRITIC_GAIN, predicts=predicts)
+        return Policy(GroupNormResNet50(sensors, height, width), sees_goal, "lstm", 512, 2, **common)
+    paper = SEResNet9(sensors, height, width)
+    return Policy(paper, sees_goal, "lstm", 512, 2, critic_gain=PAPER_CRITIC_GAIN, **common)
+
+
+def _check_ranges(vectors: Mapping[str, gymnasium.spaces.Box]) -> None:
+    """Raise ValueError unless there are range finders, and their readings can be distances."""
+    finders = {name: box for name, box in vectors.items() if is_range_finder(box)}
+    if not finders:
+        raise ValueError("policy 'scan' needs a range finder: make the environment with sensors=(WalkScan(),)")
+    for name, box in finders.items():
+        if (np.isfinite(box.low) & (box.low < 0)).any():
+            raise ValueError(f"policy 'scan' takes {name!r} for distances, but it can be negative: leave it out")
 
 
 def _vectors(kind: str, space: gymnasium.spaces.Dict) -> dict[str, gymnasium.spaces.Box]:

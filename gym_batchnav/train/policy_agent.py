@@ -109,12 +109,14 @@ class PolicyAgent:
         return actions
 
 
-def load_agent(path: Path, sample_seed: int | None = None, allow_mismatch: bool = False) -> PolicyAgent:
-    """Load the agent of a policy file; see PolicyAgent.
+def load_agent(
+    path: Path, sample_seed: int | None = None, allow_mismatch: bool = False
+) -> tuple[PolicyAgent, PolicyAbout]:
+    """Load the agent of a policy file, see PolicyAgent, and the file's description.
 
     Raises:
         ValueError: The file is not a policy.
         FileNotFoundError: The file does not exist.
     """
     policy, about = load_policy(path)
-    return PolicyAgent(policy, sample_seed, about=about, allow_mismatch=allow_mismatch)
+    return PolicyAgent(policy, sample_seed, about=about, allow_mismatch=allow_mismatch), about

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,12 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from gym_batchnav.env.batch import BatchNavEnv
-from gym_batchnav.train.advantages import explained_variance, gae, standardize
+from gym_batchnav.train.distributed import Workers
 from gym_batchnav.train.imitation import expert_share, imitation_loss, make_teacher
 from gym_batchnav.train.lamb import EPSILON, Lamb, decay_groups, lamb_groups, learning_rate, scaled_learning_rate
 from gym_batchnav.train.policy import GOAL, Policy
-from gym_batchnav.train.rollout import Collector, Rollout, as_batches
-from gym_batchnav.train.run.workers import Workers
+from gym_batchnav.train.rollout import Collector, Rollout
 from gym_batchnav.train.shards import Shards
 
 OPTIMIZERS = ("lamb", "adamw")
@@ -107,7 +106,7 @@ class PPO:
     """Improves a policy in an environment, one rollout at a time.
 
     Args:
-        envs: A batch with autoreset mode SAME_STEP, or several that share a library and a renderer, see Collector.
+        env: A batch with autoreset mode SAME_STEP.
         policy: The policy, which is trained in place on its device.
         config: Hyper-parameters.
         seed: Seed of the environments, the actions and the mini-batches. Environment i of worker r of W is seeded with
@@ -122,22 +121,21 @@ class PPO:
 
     def __init__(
         self,
-        envs: BatchNavEnv | Sequence[BatchNavEnv],
+        env: BatchNavEnv,
         policy: Policy,
         config: PPOConfig,
         seed: int = 0,
         workers: Workers | None = None,
     ) -> None:
-        batches = as_batches(envs)
-        num_envs = sum(env.num_envs for env in batches)
+        num_envs = env.num_envs
         if num_envs < config.num_minibatches:
             raise ValueError(
                 f"num_minibatches={config.num_minibatches} of {num_envs} environments: pass at most as many"
             )
-        if config.imitation_share > 0 and GOAL not in batches[0].components.sensors:
+        if config.imitation_share > 0 and GOAL not in env.components.sensors:
             raise ValueError(
                 f"imitation_share={config.imitation_share}: the teacher walks to a goal that agents of "
-                f"{type(batches[0].task).__name__} do not observe; pass 0, or add the sensor PointGoal"
+                f"{type(env.task).__name__} do not observe; pass 0, or add the sensor PointGoal"
             )
         self.policy = policy
         self.config = config
@@ -146,13 +144,13 @@ class PPO:
         if policy.encoder is not None:
             prepare_encoder(policy.encoder, config)
         self._parallel = self.workers.parallel(policy)
-        self._has_worlds = any(env.worlds is not None for env in batches)
+        self._has_worlds = env.worlds is not None
         alone = policy.device.type == "cpu" and self.workers.size == 1
         divides = alone and not self._has_worlds and not config.compile  # one thread compiles at a time
         self._shards = Shards(torch.get_num_threads()) if divides else None
         own_seed = (seed * self.workers.size + self.workers.rank) * num_envs
         self.collector = Collector(
-            batches,
+            env,
             policy,
             config.num_steps,
             own_seed,
@@ -183,7 +181,7 @@ class PPO:
         expert = expert_share(progress, config.imitation_share)
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(progress, config.learning_rate, self._peak_rate)
-        rollout = self._collect(expert)
+        rollout = self.collector.collect(expert)
         collected = time.perf_counter()
         losses = self._learn(rollout, imitates=expert is not None)
         seconds = time.perf_counter() - collected
@@ -197,16 +195,6 @@ class PPO:
         parts["wait"] = max(end - clock - sum(parts.values()), 0.0)
         means = {name: sum(others[name] for _, others in gathered) / self.workers.size for name in losses}
         return Iteration(frames=self.frames, seconds=parts, losses=means, episodes=rollout.episodes)
-
-    def _collect(self, expert: float | None) -> Rollout:
-        """Collect a rollout; it ends early if most other workers have finished theirs."""
-        workers = self.workers
-        num_steps = self.config.num_steps
-        if workers.size == 1:
-            return self.collector.collect(expert)
-        rollout = self.collector.collect(expert, cut=lambda rows: workers.is_late(rows / num_steps))
-        workers.collected()
-        return rollout
 
     def _learn(self, rollout: Rollout, imitates: bool) -> dict[str, float]:
         """Learn from a rollout, mini-batch by mini-batch; return the means of the terms of the loss."""
@@ -336,6 +324,55 @@ def make_optimizer(policy: Policy, config: PPOConfig) -> torch.optim.Optimizer:
 def minibatches(num_envs: int, count: int, generator: torch.Generator) -> Iterator[Tensor]:
     """Split the environments at random into ``count`` groups and yield their indices [M]."""
     yield from torch.randperm(num_envs, generator=generator).tensor_split(count)
+
+
+def gae(rewards: Tensor, values: Tensor, begun: Tensor, bootstraps: Tensor, gamma: float, gae_lambda: float) -> Tensor:
+    """Compute generalised advantage estimates (Schulman et al. 2016) of rollouts in which episodes end and begin.
+
+    Args:
+        rewards: [T, N].
+        values: [T + 1, N]; the last row is for the observation after the rollout.
+        begun: [T + 1, N] bool; where row t + 1 begins an episode, step t ended one. Agents that wait for others count
+            as beginning one.
+        bootstraps: [T, N], value used in place of V(s[t+1]) where step t ended an episode: 0 if it was terminated, the
+            value of its last observation if it was truncated.
+        gamma: Discount.
+        gae_lambda: Lambda, 0 for one-step advantages, 1 for returns minus values.
+
+    Returns:
+        Advantages [T, N].
+    """
+    ended = begun[1:]
+    errors = rewards + gamma * torch.where(ended, bootstraps, values[1:]) - values[:-1]
+    advantages = torch.empty_like(errors)
+    following = torch.zeros_like(errors[0])
+    for step in reversed(range(len(errors))):
+        following = errors[step] + gamma * gae_lambda * following.masked_fill(ended[step], 0)
+        advantages[step] = following
+    return advantages
+
+
+def standardize(values: Tensor, total: Callable[[Tensor], Tensor]) -> Tensor:
+    """Scale values of any shape to mean 0 and deviation 1 over all workers; ``total`` sums a tensor over them."""
+    mean, variance = _moments(values, total)
+    return ((values.double() - mean) / (variance.sqrt() + 1e-8)).to(values.dtype)
+
+
+def explained_variance(advantages: Tensor, returns: Tensor, total: Callable[[Tensor], Tensor]) -> float:
+    """Return which share of the variance of the returns the critic foresaw: 1 all of it, 0 no more than their mean.
+
+    The variance is over all workers; ``total`` sums a tensor over them.
+    """
+    left, whole = (_moments(values, total)[1] for values in (advantages, returns))
+    return 1 - float(left / whole.clamp(min=1e-8))
+
+
+def _moments(values: Tensor, total: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+    """Return the mean and the variance of values of all workers, float64."""
+    exact = values.double()
+    count, linear, square = total(torch.stack([torch.ones_like(exact).sum(), exact.sum(), exact.square().sum()]))
+    mean = linear / count
+    return mean, (square / count - mean**2).clamp(min=0)
 
 
 def ppo_loss(

@@ -177,10 +177,11 @@ def _write_collections(folder: Path, room: Scene) -> None:
 
 def _write_run(folder: Path) -> None:
     try:
-        from gym_batchnav.train.run.settings import RunSettings, write_run_file
+        from gym_batchnav.train.config import RunConfig
+        from gym_batchnav.train.run import write_run_file
     except ImportError:
         return
-    write_run_file(folder, RunSettings())
+    write_run_file(folder, {"ppo.gamma": 0.9}, RunConfig())
     rows = [{"frames": k, "seconds": 2.0 * k, "spl": 0.1 * k, "losses": {"value": 1.0}} for k in range(4)]
     (folder / "curve.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 

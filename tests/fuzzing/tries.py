@@ -203,13 +203,13 @@ def try_collection(folder: Path, file: str) -> None:
 
 def try_run(folder: Path, file: str) -> None:
     """Read the settings and the curve of a run, and draw it."""
-    from gym_batchnav.train.run.plot import draw_curves, read_curve
-    from gym_batchnav.train.run.settings import read_run_file
+    from gym_batchnav.train.curve import draw_curves, read_curve
+    from gym_batchnav.train.run import _read_run_file
 
     curves = [read_curve(folder, "spl", by) for by in ("frames", "hours")]
     with TemporaryDirectory() as made:
         draw_curves(curves[:1], Path(made, "curves.png"), "spl", "frames")
-    read_run_file(folder)
+    _read_run_file(folder)
 
 
 TRIES = {

@@ -7,7 +7,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("safetensors", reason="safetensors is not installed")
 
-from gym_batchnav import BatchNavEnv  # noqa: E402
+from gym_batchnav import BatchNavEnv, DiscreteActions  # noqa: E402
 from gym_batchnav.evaluation.agents import sensors_of_agent  # noqa: E402
 from gym_batchnav.evaluation.comparison import Asked, make_comparison  # noqa: E402
 from gym_batchnav.evaluation.world import policy_about  # noqa: E402
@@ -63,7 +63,7 @@ def test_a_policy_beside_another_gets_its_sensors(write):
 def test_a_policy_that_cannot_act_is_refused_before_any_episode(write):
     near = write("near", "small", ("depth", MapPath()))
     fine = write("fine", "small", ("depth", MapPath(0.2)))
-    far = write("far", "small", ("depth",), forward_step=0.5)
+    far = write("far", "small", ("depth",), actions=DiscreteActions(0.5))
     with pytest.raises(ValueError, match=r"agent 'fine\.safetensors' cannot act .*map_path\.cell_size is 0\.15"):
         compared(near, fine)
     with pytest.raises(ValueError, match=r"agent 'far\.safetensors' cannot act .*forward_step is 0\.25"):

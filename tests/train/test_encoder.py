@@ -5,31 +5,14 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
+from gym_batchnav.train.distributed import Workers  # noqa: E402
 from gym_batchnav.train.encoder import (  # noqa: E402
     FixupBlock,
     PictureChannels,
     RunningMoments,
     SEResNet9,
     SmallEncoder,
-    SqueezeExcite,
 )
-from gym_batchnav.train.run.workers import Workers  # noqa: E402
-
-
-def test_every_depth_has_one_bin():
-    depth = torch.tensor([0.0, 0.0999, 0.1001, 0.55, 0.999, 1.0, 7.0]).reshape(1, 1, 7, 1)
-    channels = PictureChannels(("depth",), 10)({"depth": depth})
-    assert channels.shape == (1, 11, 1, 7)
-    torch.testing.assert_close(channels[0, 0, 0], depth.flatten().clamp(max=1))
-    assert channels[0, 1:, 0].argmax(0).tolist() == [0, 0, 1, 5, 9, 9, 9]
-    assert (channels[0, 1:].sum(0) == 1).all()
-
-
-def test_rgb_and_depth_are_stacked():
-    observation = {"depth": torch.full((2, 8, 12, 1), 0.25), "rgb": torch.full((2, 8, 12, 3), 255, dtype=torch.uint8)}
-    channels = PictureChannels(("depth", "rgb"), 0)(observation)
-    assert channels.shape == (2, 4, 8, 12)
-    torch.testing.assert_close(channels[:, 3], torch.full((2, 8, 12), 0.25))
 
 
 def colors(seed):
@@ -82,38 +65,12 @@ def test_moments_are_those_of_all_pictures_and_of_the_ten_thousand_before():
     np.testing.assert_allclose(moments(torch.as_tensor(pictures[0])), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_a_shortcut_pools_only_where_it_halves():
-    wider = FixupBlock(64, 128, 1, 4)
-    halved = FixupBlock(64, 128, 2, 4)
-    pictures = torch.rand(2, 64, 6, 6)
-    torch.testing.assert_close(wider.shortcut(pictures), wider.shortcut[1](pictures))
-    pooled = torch.nn.functional.avg_pool2d(pictures, 3, 2, padding=1)
-    torch.testing.assert_close(halved.shortcut(pictures), halved.shortcut[1](pooled))
-
-
-def test_squeeze_excite_weighs_channels_by_the_means_of_the_picture():
-    excite = SqueezeExcite(32)
-    pictures = torch.randn(2, 32, 3, 5)
-    first, _, second = excite.gate
-    narrow = (pictures.mean((2, 3)) @ first.weight.T + first.bias).clamp(min=0)
-    weights = 1 / (1 + torch.exp(-(narrow @ second.weight.T + second.bias)))
-    torch.testing.assert_close(excite(pictures), pictures * weights[:, :, None, None])
-
-
 def test_a_fixup_block_begins_as_its_shortcut():
     pictures = torch.rand(2, 64, 8, 8)
     torch.testing.assert_close(FixupBlock(64, 64, 1, 4)(pictures), pictures)
     block = FixupBlock(64, 128, 2, 4)
     torch.testing.assert_close(block(pictures), torch.relu(block.shortcut(pictures)))
     assert block.first.weight.std().item() == pytest.approx((2 / (9 * 128)) ** 0.5 * 0.5, rel=0.02)
-
-
-def test_the_stem_is_space_to_depth_and_a_linear_map():
-    encoder = SEResNet9(("depth",), 16, 16)
-    pictures = torch.rand(1, 11, 16, 16)
-    patches = pictures.reshape(1, 11, 4, 4, 4, 4).permute(0, 2, 4, 1, 3, 5).reshape(16, 11 * 16)
-    expected = (patches @ encoder.stem.weight.reshape(64, -1).T).T.reshape(1, 64, 4, 4)
-    torch.testing.assert_close(encoder.stem(pictures), expected)
 
 
 @pytest.mark.parametrize("make", [SEResNet9, SmallEncoder])

@@ -50,11 +50,6 @@ def test_the_papers_policy_has_the_papers_size(sensor, side, count):
     assert sum(parameter.numel() for parameter in policy.parameters()) == count
 
 
-def test_the_small_policy_is_small():
-    policy = make_policy("small", space("depth", side=64))
-    assert sum(parameter.numel() for parameter in policy.parameters()) < 600_000
-
-
 @pytest.mark.parametrize("kind", POLICIES)
 def test_a_sequence_is_the_same_as_its_steps(kind):
     """Memory is reset wherever an episode begins, at the start of a sequence and within it."""
@@ -73,53 +68,6 @@ def test_a_sequence_is_the_same_as_its_steps(kind):
             torch.testing.assert_close(step_logits, logits[step], rtol=1e-4, atol=1e-5)
             torch.testing.assert_close(step_values, values[step], rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(state, last, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("kind", POLICIES)
-def test_nothing_is_remembered_beyond_the_beginning_of_an_episode(kind):
-    policy = make_policy(kind, space("depth", "walk_scan"))
-    torch.nn.init.normal_(policy.actor.weight)
-    observation = observations()
-    begun = torch.zeros(STEPS, ENVS, dtype=torch.bool)
-    begun[3, :2] = True
-    other = {name: value.clone() for name, value in observation.items()}
-    for name, value in observations(seed=1).items():
-        other[name][:3] = value[:3]
-    other[PREVIOUS_ACTION][3] = (observation[PREVIOUS_ACTION][3] + 1) % 4  # of an episode that is over
-    state = torch.randn_like(policy.initial_state(ENVS))
-    with torch.no_grad():
-        logits, _, last = policy(observation, state, begun)
-        other_logits, _, other_last = policy(other, 2 * state, begun)
-    torch.testing.assert_close(logits[3:, :2], other_logits[3:, :2])
-    torch.testing.assert_close(last[:, :2], other_last[:, :2])
-    assert (logits[3:, 2:] - other_logits[3:, 2:]).abs().amax((0, 2)).min() > 1e-4  # the others remember
-
-
-def test_environments_do_not_see_each_other():
-    policy = make_policy("small", space("depth"))
-    torch.nn.init.normal_(policy.actor.weight)
-    observation = observations()
-    begun = torch.zeros(STEPS, ENVS, dtype=torch.bool)
-    order = torch.tensor([3, 1, 4, 0, 2])
-    permuted = {name: value[:, order] for name, value in observation.items()}
-    with torch.no_grad():
-        logits, values, _ = policy(observation, policy.initial_state(ENVS), begun)
-        other_logits, other_values, _ = policy(permuted, policy.initial_state(ENVS), begun)
-    torch.testing.assert_close(logits[:, order], other_logits, rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(values[:, order], other_values, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("name", ["depth", "rgb", GOAL, PREVIOUS_ACTION])
-def test_every_sensor_counts(name):
-    policy = make_policy("small", space("depth", "rgb"))
-    torch.nn.init.normal_(policy.actor.weight)
-    observation = observations()
-    begun = torch.zeros(STEPS, ENVS, dtype=torch.bool)
-    changed = {**observation, name: observations(seed=2)[name]}
-    with torch.no_grad():
-        logits, *_ = policy(observation, policy.initial_state(ENVS), begun)
-        other, *_ = policy(changed, policy.initial_state(ENVS), begun)
-    assert (logits - other).abs().max() > 1e-3
 
 
 class TestGoalPictures:
@@ -162,16 +110,6 @@ class TestGoalPictures:
     def test_they_have_the_size_of_the_agents_images(self, size):
         with pytest.raises(ValueError, match=r"'imagegoal' of shape.*16x16 pixels.*camera.*ImageNav\(camera=camera\)"):
             make_policy("small", self.spaces("imagegoal", *size))
-
-
-def test_goals_are_embedded_as_the_paper_does():
-    """Distance, then cosine and sine of the angle with right positive."""
-    policy = make_policy("blind", space())
-    observation = {GOAL: torch.tensor([[[2.0, 0.3]]]), PREVIOUS_ACTION: torch.zeros(1, 1).long()}
-    inputs = policy._inputs(observation, torch.ones(1, 1, dtype=torch.bool))[0, 0]
-    goal = torch.tensor([2.0, np.cos(-0.3), np.sin(-0.3)], dtype=torch.float32)
-    embedded = policy.goal_embedding.weight @ goal + policy.goal_embedding.bias
-    torch.testing.assert_close(inputs, torch.cat([policy.action_embedding.weight[0], embedded]))
 
 
 def test_ranges_are_embedded_by_their_logarithms():

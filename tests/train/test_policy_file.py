@@ -36,7 +36,6 @@ from gym_batchnav.train.policy_file import (  # noqa: E402
     save_policy,
 )
 from gym_batchnav.train.rollout import Collector  # noqa: E402
-from gym_batchnav.train.run.presets import PRESETS  # noqa: E402
 
 
 def about_of(kind="small", sensors=("depth", "rgb"), camera=None, **changes):
@@ -322,13 +321,6 @@ def test_sensors_besides_images_come_back_with_their_settings(tmp_path):
     assert about.differences(finer) == ["other_sensors.map_path.cell_size is 0.1, the policy was trained with 0.2"]
     more = dataclasses.replace(about_of(), other_sensors=record_of({"compass": Compass()}))
     assert about_of().differences(more) == []  # sensors that a policy does not read do not count
-
-
-def test_presets_name_sensors_besides_images():
-    preset = PRESETS["cpu-long"]
-    env = preset.make_env(num_envs=2, scenes="apartment_4")
-    assert set(env.single_observation_space.spaces) == {"depth", "map_path", GOAL}
-    env.close()
 
 
 def test_an_environment_with_another_noise_or_goal_is_refused():

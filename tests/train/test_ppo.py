@@ -19,10 +19,9 @@ from gym_batchnav.library.library import SceneLibrary  # noqa: E402
 from gym_batchnav.mapping.sensors import MapPath  # noqa: E402
 from gym_batchnav.task.pointnav import PointNav  # noqa: E402
 from gym_batchnav.task.sensors import WalkScan  # noqa: E402
-from gym_batchnav.train.advantages import explained_variance, gae, standardize  # noqa: E402
+from gym_batchnav.train.distributed import Workers  # noqa: E402
 from gym_batchnav.train.policy import GOAL, PREVIOUS_ACTION, Policy, make_policy  # noqa: E402
-from gym_batchnav.train.ppo import PPO, PPOConfig, minibatches, ppo_loss  # noqa: E402
-from gym_batchnav.train.run.workers import Workers  # noqa: E402
+from gym_batchnav.train.ppo import PPO, PPOConfig, explained_variance, gae, minibatches, ppo_loss, standardize  # noqa: E402
 from gym_batchnav.train.shards import Shards  # noqa: E402
 
 
@@ -55,21 +54,6 @@ class TestAdvantages:
         tensors = [torch.as_tensor(array) for array in (rewards, values, begun, bootstraps)]
         expected = advantages_one_by_one(rewards, values, begun, bootstraps, gamma, gae_lambda)
         np.testing.assert_allclose(gae(*tensors, gamma, gae_lambda), expected, rtol=1e-9, atol=1e-12)
-
-    def test_with_lambda_one_they_are_returns_less_values(self):
-        """Rewards 1, 2, 3 with a termination after the second, computed by hand."""
-        rewards = torch.tensor([[1.0], [2.0], [3.0]])
-        values = torch.tensor([[10.0], [20.0], [30.0], [40.0]])
-        begun = torch.tensor([[True], [False], [True], [False]])
-        advantages = gae(rewards, values, begun, torch.zeros(3, 1), 0.5, 1.0)
-        assert (advantages + values[:-1]).flatten().tolist() == [1 + 0.5 * 2, 2.0, 3 + 0.5 * 40]
-
-    def test_a_time_out_counts_what_was_to_come_and_a_termination_does_not(self):
-        rewards = torch.zeros(1, 2)
-        values = torch.zeros(2, 2)
-        begun = torch.tensor([[False, False], [True, True]])
-        advantages = gae(rewards, values, begun, torch.tensor([[4.0, 0.0]]), 0.5, 0.9)
-        assert advantages.tolist() == [[2.0, 0.0]]
 
 
 def test_the_share_of_the_returns_that_the_critic_foresaw():
@@ -168,7 +152,6 @@ def make(library, tmp_path):
         sensors=None,
         library=library,
         hidden_size=None,
-        num_batches=1,
         workers=None,
         agents_per_world=1,
         hidden=(),
@@ -183,14 +166,13 @@ def make(library, tmp_path):
         keywords |= {"max_episode_steps": 60, "episodes": 300, "library": library}
         keywords |= {"sensors": sensors, "camera": Camera(16, 16), "autoreset_mode": "same_step"}
         keywords |= {"agents_per_world": agents_per_world}
-        envs = [BatchNavEnv(num_envs // num_batches, **keywords) for _ in range(num_batches)]
-        made.extend(envs)
+        made.append(BatchNavEnv(num_envs, **keywords))
         torch.manual_seed(seed)
         config = {"total_frames": 100_000, "num_steps": 8, "optimizer": "adamw", "learning_rate": 1e-3, **kwargs}
         policy = make_policy(kind, made[-1].single_observation_space, hidden)
         if hidden_size is not None:
             policy = Policy(None, True, "gru", hidden_size)
-        return PPO(envs, policy, PPOConfig(**config), seed=seed, workers=workers)
+        return PPO(made[-1], policy, PPOConfig(**config), seed=seed, workers=workers)
 
     yield make
     for env in made:
@@ -215,13 +197,12 @@ class TestTraining:
         other, _ = curve(make(kind, seed=1, optimizer=optimizer, imitation_share=0.001), 4)
         assert first != other
 
-    @pytest.mark.parametrize("count", [1, 2])
-    def test_it_resumes_to_the_same_curve(self, make, count):
-        ppo = make("small", num_epochs=2, num_batches=count)
+    def test_it_resumes_to_the_same_curve(self, make):
+        ppo = make("small", num_epochs=2)
         curve(ppo, 2)
         state = copy.deepcopy(ppo.get_state())
         expected, weights = curve(ppo, 3)
-        resumed = make("small", seed=5, num_epochs=2, num_batches=count)
+        resumed = make("small", seed=5, num_epochs=2)
         resumed.set_state(state)
         found, same_weights = curve(resumed, 3)
         assert found == expected
@@ -260,8 +241,8 @@ class TestTraining:
             workers.rank = rank
             workers.size = 2
             with mock.patch.object(workers, "parallel"):
-                ppo = make(num_envs=6, num_batches=2, seed=seed, workers=workers)
-            return np.concatenate([env.episodes.seed for env in ppo.collector.envs]).tolist()
+                ppo = make(num_envs=6, seed=seed, workers=workers)
+            return ppo.collector.env.episodes.seed.tolist()
 
         found = [one for seed in (0, 1, 2) for rank in (0, 1) for one in seeds(seed, rank)]
         assert sorted(found) == list(range(36))
@@ -395,13 +376,6 @@ class TestTraining:
             PPOConfig(num_steps=0)
         with pytest.raises(ValueError, match="gamma=2"):
             PPOConfig(gamma=2)
-
-
-def test_dead_steps_are_not_learned_from(library, tmp_path):
-    env = BatchNavEnv(2, sensors=(), library=library, episodes=20)
-    with pytest.raises(ValueError, match="autoreset_mode='same_step'"):
-        PPO(env, make_policy("blind", env.single_observation_space), PPOConfig())
-    env.close()
 
 
 @pytest.mark.slow

@@ -40,12 +40,6 @@ def make(library, tmp_path):
 
 
 @pytest.fixture
-def batches(make):
-    """Return a function that makes batches of equal size with ENVS environments in total."""
-    return lambda count, **kwargs: [make(ENVS // count, **kwargs) for _ in range(count)]
-
-
-@pytest.fixture
 def policy(make):
     """Return a small policy with non-uniform actions, which depend on memory and images."""
     torch.manual_seed(0)
@@ -65,10 +59,8 @@ def replay(env, rollouts, seed):
             observation = outcome[0]
 
 
-@pytest.mark.parametrize("count", [1, 2, 3])
-def test_the_environment_says_the_same_again(make, batches, policy, count):
-    """Compare with one batch, for any number of batches in the collector."""
-    collector = Collector(batches(count), policy, STEPS, seed=3)
+def test_the_environment_says_the_same_again(make, policy):
+    collector = Collector(make(), policy, STEPS, seed=3)
     rollouts = []
     begun = np.ones(ENVS, bool)
     for _ in range(3):
@@ -95,10 +87,9 @@ def test_the_environment_says_the_same_again(make, batches, policy, count):
     assert sum(len(one["spl"]) for one in rollouts) > ENVS
 
 
-@pytest.mark.parametrize("count", [1, 2])
-def test_learning_sees_what_acting_saw(make, batches, policy, count):
+def test_learning_sees_what_acting_saw(make, policy):
     """The sequence forward of a rollout gives the values and probabilities with which its actions were chosen."""
-    collector = Collector(batches(count), policy, STEPS, seed=1)
+    collector = Collector(make(), policy, STEPS, seed=1)
     last_begun = 0
     for _ in range(4):
         rollout = collector.collect()
@@ -112,11 +103,10 @@ def test_learning_sees_what_acting_saw(make, batches, policy, count):
     assert 0 < last_begun < 4 * ENVS  # what follows the last step may begin an episode, or not
 
 
-@pytest.mark.parametrize("count", [1, 2])
-def test_time_outs_are_bootstrapped_with_their_last_observation(make, batches, policy, count):
+def test_time_outs_are_bootstrapped_with_their_last_observation(make, policy):
     """Only time-outs are: the value after STOP is 0, and values of earlier rollouts are cleared."""
     torch.nn.init.constant_(policy.actor.bias[:1], -0.5)
-    collector = Collector(batches(count, max_episode_steps=4), policy, STEPS, seed=2)
+    collector = Collector(make(max_episode_steps=4), policy, STEPS, seed=2)
     fresh = make(max_episode_steps=4)
     fresh.reset(seed=2)
     for _ in range(3):
@@ -138,44 +128,12 @@ def test_time_outs_are_bootstrapped_with_their_last_observation(make, batches, p
             np.testing.assert_allclose(found, values[-1][truncated], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("count", [1, 2])
-def test_a_rollout_may_end_early(make, batches, policy, count):
-    """The next one continues from there, as in one long rollout."""
-    cut, long = (Collector(batches(count), policy, STEPS, seed=4) for _ in range(2))
-    asked = []
-
-    def after_five(rows):
-        asked.append(rows)
-        return rows == 5
-
-    first = cut.collect(cut=after_five)
-    assert asked == [1, 2, 3, 4, 5] and first.num_frames == 5 * ENVS
-    assert len(first.begun) == len(first.values) == len(first.observed(slice(None))[GOAL]) == 6
-    assert len(first.rewards) == len(first.bootstraps) == len(first.log_probs) == len(first.expert_actions) == 5
-    with torch.no_grad():
-        _, values, _ = policy(first.observed(slice(None)), first.state, first.begun)
-    torch.testing.assert_close(values, first.values, rtol=1e-4, atol=1e-5)
-    names = ("actions", "rewards", "bootstraps", "log_probs")
-    parts = [{name: getattr(first, name).clone() for name in names}]
-    ended = list(first.episodes["spl"])
-    asked.clear()
-    second = cut.collect(cut=lambda rows: asked.append(rows) or rows == STEPS - 5)
-    assert second.num_frames == (STEPS - 5) * ENVS
-    parts.append({name: getattr(second, name) for name in names})
-    whole = long.collect(cut=lambda rows: False)
-    for name in names:
-        torch.testing.assert_close(torch.cat([one[name] for one in parts]), getattr(whole, name), rtol=0, atol=0)
-    assert ended + list(second.episodes["spl"]) == list(whole.episodes["spl"])
-    assert cut.collect().num_frames == STEPS * ENVS
-
-
-@pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize("kind", ["small", "paper"])
-def test_it_goes_on_from_its_state(make, batches, count, kind):
+def test_it_goes_on_from_its_state(make, kind):
     torch.manual_seed(0)
     policy = make_policy(kind, make().single_observation_space)
     torch.nn.init.normal_(policy.actor.weight, std=0.1)
-    one, other = (Collector(batches(count), policy, 5, seed=seed) for seed in (0, 9))
+    one, other = (Collector(make(), policy, 5, seed=seed) for seed in (0, 9))
     one.collect(), other.collect()
     state = one.get_state()
     expected = one.collect()
@@ -185,31 +143,12 @@ def test_it_goes_on_from_its_state(make, batches, count, kind):
         assert torch.equal(getattr(expected, name), getattr(found, name)), name
 
 
-def test_batches_alternate_and_time_is_counted(batches, policy):
-    """One batch is rendered while the policy acts for another: each step is sent before the other's is received."""
-    envs = batches(2)
-    collector = Collector(envs, policy, 3)
-    log = []
-
-    def logged(name, index, call):
-        return lambda *args: log.append(name + "AB"[index]) or call(*args)
-
-    for index, env in enumerate(envs):
-        env.send = logged("send ", index, env.send)
-        env.recv = logged("recv ", index, env.recv)
-    collector.collect()
-    assert log == ["send A", "send B"] + ["recv A", "send A", "recv B", "send B"] * 2 + ["recv A", "recv B"]
-    assert collector.seconds.keys() == {"simulate", "render", "infer"} and min(collector.seconds.values()) > 0
-    assert collector.seconds["render"] <= sum(env.timings["render"] for env in envs)
-
-
-def test_batches_that_do_not_fit_are_refused(make, policy):
-    with pytest.raises(ValueError, match="pass one or more batches"):
-        Collector([], policy, 3)
+def test_only_a_batch_that_resets_in_the_same_step_is_learned_in_and_time_is_counted(make, policy):
     with pytest.raises(ValueError, match="autoreset_mode='same_step'"):
-        Collector([make(), make(autoreset_mode="next_step")], policy, 3)
-    with pytest.raises(ValueError, match="different observation spaces"):
-        Collector([make(), make(sensors=("depth",))], policy, 3)
+        Collector(make(autoreset_mode="next_step"), policy, 3)
+    collector = Collector(make(), policy, 3)
+    collector.collect()
+    assert collector.seconds.keys() == {"simulate", "render", "infer"} and min(collector.seconds.values()) > 0
 
 
 def test_without_bootstrapping_a_time_out_is_worth_nothing(make, policy):
@@ -245,24 +184,6 @@ def test_rows_are_selected_where_the_values_are():
         assert rows_on(given, rows, torch.device("cpu")).tolist() == [[3, 4, 5], [9, 10, 11]]
 
 
-def test_final_observations_on_the_cpu_reach_a_policy_elsewhere(make, policy, monkeypatch):
-    """Test the collector's code for time-outs, with a policy that reports another device."""
-    env = make(max_episode_steps=4)
-    collector = Collector(env, policy, STEPS)
-    member = collector._members[0]
-    for _ in range(4):
-        *_, truncated, info = env.step(np.full(ENVS, 2))
-    final = {name: torch.as_tensor(values).as_subclass(IndexedAtHome) for name, values in info["final_obs"].items()}
-    member.memory = member.memory.to("meta")
-    monkeypatch.setattr(type(policy), "device", property(lambda policy: torch.device("meta")))
-    seen = []
-    monkeypatch.setattr(collector, "_act", lambda *given: seen.append(given) or (None, "values", None))
-    assert collector._final_values(member, final, np.nonzero(truncated)[0]) == "values"
-    ((observation, memory, begun),) = seen
-    assert {values.device.type for values in (*observation.values(), memory, begun)} == {"meta"}
-    assert len(observation["depth"]) == ENVS
-
-
 def test_actions_are_drawn_with_the_policys_probabilities(make, policy):
     collector = Collector(make(max_episode_steps=500), policy, 100, seed=0)
     rollout = collector.collect()
@@ -273,9 +194,9 @@ def test_actions_are_drawn_with_the_policys_probabilities(make, policy):
     np.testing.assert_allclose(found, expected, atol=4 * (0.25 / rollout.num_frames) ** 0.5)
 
 
-@pytest.mark.parametrize(("share", "count"), [(0.0, 1), (0.5, 1), (0.5, 2), (1.0, 1)])
-def test_the_expert_takes_its_share(make, batches, policy, share, count):
-    collector = Collector(batches(count, max_episode_steps=500), policy, 60, seed=0, teacher="follower")
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_the_expert_takes_its_share(make, policy, share):
+    collector = Collector(make(max_episode_steps=500), policy, 60, seed=0, teacher="follower")
     rollout = collector.collect(share)
     env = make(max_episode_steps=500)
     env.reset(seed=0)
@@ -336,7 +257,3 @@ def test_agents_that_wait_for_others_are_marked(make, policy):
         seen["waited"] += np.sum(waiting)
         seen["episodes"] += episodes
     assert seen["waited"] > 20 and seen["episodes"] > 5
-
-
-def test_batches_without_worlds_never_wait(make, policy):
-    assert not Collector(make(), policy, num_steps=STEPS).collect().waiting.any()

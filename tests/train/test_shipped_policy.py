@@ -10,9 +10,9 @@ from gym_batchnav.evaluation.comparison import SMALL_HOMES  # noqa: E402
 from gym_batchnav.evaluation.evaluate import evaluate  # noqa: E402
 from gym_batchnav.library.sources import assets_dir  # noqa: E402
 from gym_batchnav.task.sensors import WalkScan  # noqa: E402
+from gym_batchnav.train.curve import read_rows  # noqa: E402
 from gym_batchnav.train.policy_agent import PolicyAgent  # noqa: E402
 from gym_batchnav.train.policy_file import load_policy  # noqa: E402
-from gym_batchnav.train.run.log import read_rows  # noqa: E402
 
 SEES, SCAN, BLIND = (assets_dir() / f"pointnav_{name}.safetensors" for name in ("depth", "scan", "blind"))
 

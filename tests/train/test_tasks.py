@@ -134,12 +134,6 @@ class TestReadings:
             changed, *_ = policy({**observation, name: observation[name] + 0.5}, policy.initial_state(2), begun)
             assert (changed != plain).any(), name
 
-    def test_without_further_sensors_the_weights_are_those_that_were(self):
-        torch.manual_seed(0)
-        names = list(make_policy("blind", Dict({GOAL: Box(-9, 9, (2,))})).state_dict())
-        assert names[:3] == ["goal_embedding.weight", "goal_embedding.bias", "action_embedding.weight"]
-        assert not any("vector" in name for name in names)
-
     @pytest.mark.parametrize("odd", [Box(0, 1, (3, 3, 3)), Box(0, 1, ()), Discrete(4)])
     def test_a_sensor_that_it_cannot_read_is_refused(self, odd):
         with pytest.raises(ValueError, match=r"'odd'.*shape \(K,\)"):
@@ -153,20 +147,6 @@ class TestLearning:
         report = PPO(env, policy, PPOConfig(total_frames=1000, num_steps=25)).iterate()
         assert set(report.episodes) == {"cells_visited", "path_length", "collisions_count", "nothing"}
         assert len(report.episodes["cells_visited"]) == 16 and (report.episodes["cells_visited"] >= 1).all()
-
-    @pytest.mark.parametrize("task", [ObjectNav(CATEGORIES), ImageNav(CAMERA), InstanceImageNav(CAMERA, CATEGORIES)])
-    def test_goals_that_are_objects_or_pictures_are_learned_from(self, make, task):
-        furnished_room = SceneLibrary.from_scenes([furnished()])
-        env = make(6, autoreset_mode="same_step", sensors=("rgb",), task=task, library=furnished_room, camera=CAMERA)
-        policy = make_policy("small", env.single_observation_space)
-        assert set(policy.task_sensors) == {sensor.name for sensor in task.sensors}
-        before = copy.deepcopy(policy.state_dict())
-        PPO(env, policy, PPOConfig(total_frames=1000, num_steps=25)).iterate()
-        unchanged = [name for name, value in policy.state_dict().items() if (before[name] == value).all()]
-        assert not any(name.endswith("weight") for name in unchanged)
-        assert len(evaluate(env, PolicyAgent(policy))) == 12
-        with pytest.raises(ValueError, match=f"reads .*{task.sensors[0].name}"):
-            evaluate(make(task=PointNav(), sensors=("rgb",)), PolicyAgent(policy))
 
     def test_nobody_imitates_a_follower_to_an_unknown_goal(self, make):
         env = make(autoreset_mode="same_step")
@@ -207,20 +187,6 @@ class TestEvaluation:
         policy = make_policy("blind", make().single_observation_space)
         with pytest.raises(ValueError, match=r"reads compass, gps.*task"):
             evaluate(make(task=PointNav()), PolicyAgent(policy))
-
-
-@pytest.mark.parametrize("task", [Explore(), PointNav()])
-def test_policy_files_say_what_the_policy_reads(make, task, tmp_path):
-    env = make(task=task, sensors=("depth", PreviousAction()))
-    policy = make_policy("small", env.single_observation_space)
-    torch.nn.init.normal_(policy.actor.weight)
-    save_policy(tmp_path / "a.safetensors", policy, policy_about(env, "small", "mine", 0, 0))
-    again, about = load_policy(tmp_path / "a.safetensors")
-    assert about.task_sensors == ({"gps": 2, "compass": 1} if task == Explore() else {GOAL: 2})
-    assert again.task_sensors == policy.task_sensors
-    one = evaluate(env, PolicyAgent(policy))
-    other = evaluate(env, PolicyAgent(again))
-    np.testing.assert_array_equal(one.path_length, other.path_length)
 
 
 def test_another_world_than_that_of_the_training_is_refused_or_allowed(make, tmp_path):

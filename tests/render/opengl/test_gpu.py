@@ -245,7 +245,7 @@ WORKER = """
 import os, numpy as np, torch
 from gym_batchnav import BatchNavEnv
 from gym_batchnav.render.opengl.context import shared_context
-from gym_batchnav.train.run.workers import Workers
+from gym_batchnav.train.distributed import Workers
 workers = Workers.from_environment()
 torch.cuda.set_device(workers.local_rank % torch.cuda.device_count())
 env = BatchNavEnv(8, scenes="apartment_0", obs_device="cuda", renderer="opengl")

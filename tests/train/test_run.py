@@ -1,6 +1,5 @@
 """TrainingRun: a run that is interrupted and resumed produces the same curve as one without interruption."""
 
-import dataclasses
 import io
 import json
 import os
@@ -19,13 +18,14 @@ from PIL import Image  # noqa: E402
 
 from gym_batchnav.cli.train import Display  # noqa: E402
 from gym_batchnav.scene.save import save_glb  # noqa: E402
+from gym_batchnav.train import checkpoint, run  # noqa: E402
+from gym_batchnav.train.config import (  # noqa: E402
+    PRESETS,
+)
+from gym_batchnav.train.curve import read_rows  # noqa: E402
 from gym_batchnav.train.policy import GOAL  # noqa: E402
 from gym_batchnav.train.policy_file import load_policy  # noqa: E402
-from gym_batchnav.train.run import checkpoint, run  # noqa: E402
-from gym_batchnav.train.run.log import Sums, cut_curve, read_rows, row_of  # noqa: E402
-from gym_batchnav.train.run.presets import PRESETS  # noqa: E402
-from gym_batchnav.train.run.run import TrainingRun  # noqa: E402
-from gym_batchnav.train.run.settings import RunSettings, check_same_run  # noqa: E402
+from gym_batchnav.train.run import TrainingRun  # noqa: E402
 
 NUM_ENVS = 4  # of an iteration
 FRAMES = 4 * 32
@@ -78,7 +78,7 @@ def test_an_interrupted_run_goes_on_to_the_same_weights(start):
     whole = start("whole")
     assert whole.train()
     assert whole.ppo.frames == 6 * FRAMES
-    assert whole.ppo.collector.envs[0].library.stats()["swaps"] > 0, "no scene changed: the test is too easy"
+    assert whole.ppo.collector.env.library.stats()["swaps"] > 0, "no scene changed: the test is too easy"
 
     assert not start("parts").train(after(2))
     middle = start("parts", resume=True)
@@ -94,7 +94,7 @@ def test_an_interrupted_run_goes_on_to_the_same_weights(start):
 def test_a_task_without_success_is_summed_up_by_its_own_measure(start, tmp_path, monkeypatch):
     monkeypatch.setattr(run, "LOG_SECONDS", 0.0)
     # 544 steps of each environment: an episode ends after 500.
-    one = start(frames=17 * FRAMES, changes={"task.class": "Explore", "ppo.imitation_share": 0.0})
+    one = start(frames=17 * FRAMES, **{"task.class": "Explore", "ppo.imitation_share": 0.0})
     text = io.StringIO()
     with Display(one, Console(file=text, force_terminal=True, width=200)) as display:
         assert one.train(watch=display.show)
@@ -154,8 +154,8 @@ def test_another_version_goes_on_with_a_run(start, tmp_path):
     path = tmp_path / f"run/checkpoint_{FRAMES}_0.pt"
     state, about = checkpoint.load(path)
     about["version"] = "0.0.1"
-    about["preset"]["ppo"]["old"] = about["settings"]["old"] = True  # settings that it had
-    del about["preset"]["num_episodes"], about["settings"]["seed"]  # and did not have
+    about["settings"]["ppo"]["old"] = about["settings"]["old"] = True  # settings that it had
+    del about["settings"]["num_episodes"], about["settings"]["ppo"]["clip"]  # and did not have
     checkpoint.save(path, state, about)
     said = []
     assert start(resume=True, note=said.append).ppo.frames == FRAMES
@@ -187,7 +187,7 @@ def test_lines_of_the_curve_that_come_again_are_taken_out(start, tmp_path):
 
 def test_the_teachers_sensors_are_not_those_of_the_policy(start, tmp_path):
     changes = {"teacher_sensors": ("map_path", "walk_scan"), "ppo.imitation_share": 1.0, "ppo.teacher": "mapper"}
-    run = start(changes=changes)
+    run = start(**changes)
     assert run.train(after(1)) is False and "map_path" in run.env.components.sensors
     run.finish()
     policy, about = load_policy(tmp_path / "run" / "policy.safetensors")
@@ -212,19 +212,16 @@ class TestRefusals:
     def test_without_a_checkpoint_it_begins(self, start):
         start(seed=3)
         again = start(resume=True, seed=3)
-        assert again.ppo.frames == 0 and again.settings.seed == 3
+        assert again.ppo.frames == 0 and again.config.seed == 3
 
-    @pytest.mark.parametrize("given", [{"seed": 1}, {"preset": "gpu"}, {"policy": "blind"}, {"num_envs": 8}])
-    def test_another_run_is_not_gone_on_with(self, start, given):
+    def test_another_run_is_not_gone_on_with(self, start, tmp_path):
         start().train(after(1))
-        with pytest.raises(ValueError, match=f"contains a run with {next(iter(given))}=.* another out="):
-            start(resume=True, **given)
-
-    def test_another_preset_is_named(self, start, monkeypatch):
-        start().train(after(1))
-        preset = PRESETS["cpu"]
-        other = dataclasses.replace(preset, ppo=dataclasses.replace(preset.ppo, gamma=0.9))
-        monkeypatch.setattr("gym_batchnav.train.run.settings.PRESETS", {"cpu": other})
+        for given in ({"seed": 1}, {"preset": "gpu"}, {"policy": "blind"}, {"num_envs": 8}, {"ppo.gamma": 0.9}):
+            with pytest.raises(ValueError, match=f"contains a run with {next(iter(given))}=.* another out="):
+                start(resume=True, **given)
+        path = tmp_path / "run/run.json"
+        stored = json.loads(path.read_text())
+        path.write_text(json.dumps({**stored, "given": {**stored["given"], "ppo.gamma": 0.9}}))
         with pytest.raises(ValueError, match=r"belongs to a run with ppo\.gamma=0\.99, not 0\.9"):
             start(resume=True)
 
@@ -232,7 +229,7 @@ class TestRefusals:
         start().train(after(1))
         path = tmp_path / f"run/checkpoint_{FRAMES}_0.pt"
         state, about = checkpoint.load(path)
-        del state["ppo"]["collector"]["envs"][0]["agents"]
+        del state["ppo"]["collector"]["env"]["agents"]
         checkpoint.save(path, state, about)
         with pytest.raises(ValueError, match="does not fit this run"):
             start(resume=True)
@@ -251,100 +248,35 @@ class TestRefusals:
             start(device="cuda")
         assert not list(tmp_path.iterdir()), "a folder was made for a run that cannot begin"
 
-    @pytest.mark.parametrize(
-        "given",
-        [
-            {"preset": "tpu"},
-            {"device": "mps"},
-            {"policy": "huge"},
-            {"seed": -1},
-            {"num_envs": 0},
-            {"time_limit": float("nan")},
-        ],
-    )
-    def test_impossible_settings(self, given):
-        with pytest.raises(ValueError, match=next(iter(given))):
-            RunSettings(**given)
 
+class TestInit:
+    def test_a_training_goes_on_from_the_weights_of_a_file(self, start, tmp_path):
+        first = start("first")
+        first.train(after(1))
+        first.finish()
+        file = str(tmp_path / "first/policy.safetensors")
+        again = start("again", init=file, seed=1, teacher_sensors=("walk_scan",))
+        named = dict(again.ppo.policy.named_parameters())
+        assert any(name.startswith("predictions.") for name in named), "these are not in the file"
+        assert all(torch.equal(value, named[name]) for name, value in first.ppo.policy.named_parameters())
+        assert again.ppo.frames == 0 and not again.train(after(1))
+        moved = weights(again)
+        assert torch.equal(weights(start("again", resume=True)), moved), "it began with the file again"
 
-class TestSettings:
-    def test_they_change_the_preset(self):
-        preset = RunSettings("cpu", scenes=("a", "b"), num_envs=2, policy="blind", frames=7, threads=1).resolved()
-        assert (preset.scenes, preset.num_envs, preset.policy, preset.threads) == (("a", "b"), 2, "blind", 1)
-        assert preset.sensors == () and preset.ppo.total_frames == 7 and preset.ppo.num_minibatches == 2
-
-    @pytest.mark.parametrize(
-        ("policy", "asked", "sensors"),
-        [
-            ("blind", None, ()),
-            ("blind", ("walk_scan",), ("walk_scan",)),
-            ("blind", ("depth", "gps"), ("gps",)),
-            ("scan", None, ("walk_scan",)),
-            ("scan", ("rgb", "walk_scan", "heading"), ("walk_scan", "heading")),
-            ("small", ("rgb",), ("rgb",)),
-            ("blind", ("rgb", "depth", "map_path"), ("depth", "map_path")),
-            ("scan", ("depth", "walk_scan", "map_path"), ("depth", "walk_scan", "map_path")),
-        ],
-    )
-    @pytest.mark.parametrize("preset", ["cpu", "cpu-long"])
-    def test_policies_without_images_keep_the_other_sensors_that_are_asked_for(self, preset, policy, asked, sensors):
-        changes = {} if asked is None else {"sensors": asked}
-        assert RunSettings(preset, policy=policy, changes=changes).resolved().sensors == sensors
-
-    def test_mini_batches_that_are_asked_for_are_not_lowered(self, start):
-        assert RunSettings(num_envs=2).resolved().ppo.num_minibatches == 2
-        with pytest.raises(ValueError, match="num_minibatches=8 of 4 environments: pass at most as many"):
-            start(changes={"ppo.num_minibatches": 8})
-
-    def test_the_mapper_of_a_preset_gives_way_to_the_follower_where_there_is_no_map(self):
-        def teacher(changes=None, **given):
-            return RunSettings("cpu-long", changes=changes or {}, **given).resolved().ppo.teacher
-
-        assert teacher() == "mapper" and teacher({"sensors": ["rgb", "depth", "map_path"]}) == "mapper"
-        assert teacher(policy="scan") == teacher({"sensors": ["depth"]}) == "follower"
-        assert teacher({"ppo.teacher": "mapper"}, policy="scan") == "mapper"  # which is refused by its name
-        assert teacher({"sensors": ["depth"], "teacher_sensors": ["map_path"]}) == "mapper"
-
-    @pytest.mark.parametrize("name", PRESETS)
-    def test_every_preset_describes_itself_in_json(self, name):
-        settings = RunSettings(name)
-        assert settings.resolved() == PRESETS[name]
-        check_same_run(settings.description(), dataclasses.replace(settings, frames=5, time_limit=1.0), "path")
-
-    @pytest.mark.parametrize("name", PRESETS)
-    def test_held_out_scenes_are_held_out(self, name):
-        from gym_batchnav.evaluation.comparison import held_out_scenes
-        from gym_batchnav.library.sources import scene_sources
-
-        trained, held = (
-            {source.name for source in scene_sources(specs)} for specs in (PRESETS[name].scenes, held_out_scenes(name))
-        )
-        assert len(held) == 20 and not trained & held
-
-
-class TestCurve:
-    def test_a_line_tells_means_and_rates(self):
-        window = Sums()
-        episodes = {"success": np.array([1.0, 0.0, 1.0]), "spl": np.array([0.5, 0.0, 1.0])}
-        window.add(100, {"infer": 0.5, "learn": 1.0}, {"value": 2.0, "kl": 0.5}, episodes)
-        window.add(300, {"infer": 1.5, "learn": 1.0}, {"value": 4.0}, {name: one[:0] for name, one in episodes.items()})
-        row = row_of(window, frames=1000, seconds=12.0, wall=5.0)
-        assert row == {
-            "frames": 1000, "seconds": 12.0, "fps": 80.0, "episodes": 3,
-            "success": pytest.approx(2 / 3), "spl": pytest.approx(0.5),
-            "losses": {"value": 3.0, "kl": 0.5},
-            "parts": {"infer": pytest.approx(5000.0), "learn": pytest.approx(5000.0)},
-        }  # fmt: skip
-
-    def test_without_episodes_nothing_is_claimed(self):
-        window = Sums()
-        window.add(10, {}, {}, {"success": np.zeros(0)})
-        assert row_of(window, 10, 1.0, 1.0)["success"] is None
-
-    def test_damage_inside_is_an_error(self, tmp_path):
-        path = tmp_path / "curve.jsonl"
-        path.write_text('{"frames": 1, "seconds": 1}\n{"fra\n{"frames": 3, "seconds": 3}\n')
-        with pytest.raises(ValueError, match="line 2, is damaged"):
-            read_rows(path)
-        path.unlink()
-        assert cut_curve(path, 5) == []
+    def test_a_policy_that_does_not_fit_is_refused(self, start, tmp_path):
+        first = start("first", frames=FRAMES)
+        first.finish()
+        file = str(tmp_path / "first/policy.safetensors")
+        for says, given in (
+            (r"init='.*': it is a policy of kind 'small', not 'compact': pass policy='small'", {"policy": "compact"}),
+            (
+                r"reads depth, pointgoal\w+, not depth, \w+, heading: pass its sensors",
+                {"sensors": ["depth", "heading"]},
+            ),
+            ("its weights are for images of 32 x 32 pixels", {"camera.width": 64}),
+            ("is damaged|is not a safetensors file", {"init": str(tmp_path / "first/run.json")}),
+        ):
+            with pytest.raises(ValueError, match=says):
+                start("second", **{"init": file, **given})
+        with pytest.raises(FileNotFoundError, match="there is no file"):
+            start("second", init="missing.safetensors")

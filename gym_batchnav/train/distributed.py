@@ -16,11 +16,7 @@ import torch.distributed
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-DONE_SHARE = 0.6  # once this share of the workers has finished its rollout, the others cut theirs short
-SHORTEST_SHARE = 0.25  # a rollout is never cut shorter than this share of its steps
-# Gradients are sent once so many of them are there (benchmarks/workers.py compares sizes).
-BUCKET_MIB = 16
-_COLLECTED = "collected"
+_BUCKET_MIB = 16  # of gradients, which are sent once they are there
 
 T = TypeVar("T")
 
@@ -45,8 +41,7 @@ class Workers:
         self.local_rank = 0
         self.local_size = 1
         self.seconds = 0.0
-        self._store: Any = None
-        self._num_rollouts = 0  # that this worker has finished
+        self._is_joined = False
 
     @classmethod
     def from_environment(cls, timeout: float = 600.0) -> Workers:
@@ -78,7 +73,7 @@ class Workers:
                 "with the same torchrun --master-addr and --master-port"
             ) from error
         workers.local_rank = int(os.environ.get("LOCAL_RANK", 0))
-        workers._store = torch.distributed.PrefixStore("gym_batchnav", store)
+        workers._is_joined = True
         return workers
 
     def parallel(self, policy: nn.Module) -> nn.Module:
@@ -94,7 +89,7 @@ class Workers:
         known = inspect.signature(DistributedDataParallel).parameters
         # The name before torch 2.13 is the second one.
         buffers = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
-        keywords: dict[str, Any] = {buffers: False, "gradient_as_bucket_view": True, "bucket_cap_mb": BUCKET_MIB}
+        keywords: dict[str, Any] = {buffers: False, "gradient_as_bucket_view": True, "bucket_cap_mb": _BUCKET_MIB}
         return DistributedDataParallel(policy, **keywords)
 
     def broadcast(self, value: T) -> T:
@@ -121,7 +116,8 @@ class Workers:
     def loss_weights(self, num_frames: list[int]) -> list[float]:
         """Return a factor for the loss of each mini-batch that makes the mean of gradients one over all frames.
 
-        The mean over workers gives the frames of short rollouts too much weight; the factors correct that.
+        Where agents wait for others, mini-batches have different numbers of frames, and the mean over workers gives the
+        frames of small ones too much weight.
 
         Args:
             num_frames: Number of frames in each mini-batch of this worker; losses are means over them.
@@ -145,24 +141,10 @@ class Workers:
                 raise
             raise self._lost(error) from error
 
-    def is_late(self, share: float) -> bool:
-        """Return whether to end a rollout after this share of it, since most other workers have finished theirs."""
-        if self.size == 1 or share < SHORTEST_SHARE:
-            return False
-        # Learning waits for all workers, so each has finished as many rollouts as this one, or one more.
-        ahead = self._store.add(_COLLECTED, 0) - self.size * self._num_rollouts
-        return ahead >= DONE_SHARE * self.size
-
-    def collected(self) -> None:
-        """Report to the others that this worker has finished its rollout, complete or cut short."""
-        self._num_rollouts += 1
-        if self.size > 1:
-            self._store.add(_COLLECTED, 1)
-
     def close(self) -> None:
         """Leave the group; idempotent."""
-        if self._store is not None:
-            self._store = None
+        if self._is_joined:
+            self._is_joined = False
             torch.distributed.destroy_process_group()
 
     def _wait_for(self, collective: Callable[..., Any], *arguments: Any) -> None:

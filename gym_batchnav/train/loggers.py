@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 from gym_batchnav.env.config import check_choice
 from gym_batchnav.system.extras import needs_extra
@@ -17,18 +17,6 @@ TENSORBOARD = "tensorboard"
 WANDB = "wandb"
 JSONL = "jsonl"
 LOGGERS = (TENSORBOARD, WANDB, JSONL)
-
-
-class Logger(Protocol):
-    """Receives the numbers of a run."""
-
-    def log(self, numbers: Mapping[str, float], frames: int) -> None:
-        """Write numbers by name after a number of frames."""
-        ...
-
-    def close(self) -> None:
-        """Write what is left."""
-        ...
 
 
 class TensorBoardLogger:
@@ -68,6 +56,9 @@ class WandbLogger:
     def close(self) -> None:
         """Send what is left."""
         self._run.finish()
+
+
+Logger: TypeAlias = TensorBoardLogger | WandbLogger
 
 
 def make_loggers(names: Sequence[str] | None, out: Path, settings: Mapping[str, Any], frames: int) -> list[Logger]:

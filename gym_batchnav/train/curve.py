@@ -1,4 +1,4 @@
-"""The learning curve of a run: a file with one JSON line per log interval, and its plot."""
+"""Learning curves: a file with one JSON line per log interval, its plot, and figures of several runs."""
 
 from __future__ import annotations
 
@@ -6,18 +6,28 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gym_batchnav.system.extras import needs_extra
 from gym_batchnav.system.nested import flattened
 from gym_batchnav.system.numbers import is_number
 from gym_batchnav.system.storage import write_atomically
 from gym_batchnav.system.wording import measure_in_words
 from gym_batchnav.task.measures import MAIN_MEASURES
+from gym_batchnav.train.config import FILE
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _SHARES = {"success": "#2f7d32", "spl": "#1f5fa8", "soft_spl": "#8a8a8a"}  # measures from 0 to 1, and their colours
+FRAMES = "frames"
+HOURS = "hours"
+AXES = (FRAMES, HOURS)
+NUM_POINTS = 200  # of a mean over seeds
 Row = dict[str, Any]
 
 
@@ -58,10 +68,8 @@ class Sums:
         """Add the sums of another worker or of other iterations."""
         self.frames += other.frames
         self.episodes += other.episodes
-        self.seconds.update(other.seconds)
-        self.losses.update(other.losses)
-        self.iterations.update(other.iterations)
-        self.measures.update(other.measures)
+        for name in ("seconds", "losses", "iterations", "measures"):
+            getattr(self, name).update(getattr(other, name))
 
 
 def row_of(sums: Sums, frames: int, seconds: float, wall: float) -> Row:
@@ -131,8 +139,6 @@ def draw_curve(rows: list[Row], path: Path, title: str, scores: Sequence[str] = 
         title: Its title.
         scores: The names of the measures; see ``main_measures``. SoftSPL is drawn beside SPL.
     """
-    from io import BytesIO
-
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 4.5), dpi=120, layout="constrained")
@@ -151,11 +157,111 @@ def draw_curve(rows: list[Row], path: Path, title: str, scores: Sequence[str] = 
     axes.grid(alpha=0.3)
     if axes.get_legend_handles_labels()[0]:
         figure.legend(loc="outside lower center", ncols=4)  # hides no curve
-    picture = BytesIO()
-    figure.savefig(picture, format="png")
-    write_atomically(path, picture.getvalue())
+    _save(figure, path)
 
 
 def flat_numbers(row: Row) -> dict[str, float]:
     """Return the numbers of a line by names such as ``losses/value``, without unknown ones."""
     return {name: value for name, value in flattened(row, "/").items() if value is not None}
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """A learning curve.
+
+    Attributes:
+        name: Name of the run's folder.
+        settings: Settings of the run, without its seed; runs that share them are drawn as one curve.
+        x: [R] float64, million frames or hours.
+        y: [R] float64, the measure.
+        rows: The lines of its log.
+    """
+
+    name: str
+    settings: str
+    x: np.ndarray
+    y: np.ndarray
+    rows: Sequence[Row]
+
+
+def read_curve(folder: Path, measure: str, by: str) -> Curve:
+    """Read the curve of a run.
+
+    Raises:
+        FileNotFoundError: The folder has no run.
+        ValueError: Its log is damaged or has no such measure.
+    """
+    file = folder / "curve.jsonl"
+    if not file.is_file():
+        raise FileNotFoundError(f"there is no run in '{folder}': pass the --out of a training")
+    rows = read_rows(file)
+    known = [row for row in rows if isinstance(row.get(measure), (int, float))]
+    if not known:
+        names = sorted({name for row in rows for name, value in row.items() if isinstance(value, (int, float))})
+        raise ValueError(f"'{file}' has no measure {measure!r}: choose one of {', '.join(names) or 'none yet'}")
+    x = [row["frames"] / 1e6 if by == FRAMES else row["seconds"] / 3600 for row in known]
+    return Curve(folder.resolve().name, _settings(folder), np.array(x), np.array([row[measure] for row in known]), rows)
+
+
+def draw_curves(curves: Sequence[Curve], path: Path, measure: str, by: str) -> None:
+    """Draw curves into a PNG; runs that differ in their seed alone become a mean with the range of the seeds.
+
+    Raises:
+        MissingExtraError: Matplotlib is not installed.
+        OSError: The file cannot be written.
+    """
+    with needs_extra("train", "plot"):
+        from matplotlib.figure import Figure
+    figure = Figure(figsize=(8, 4.5), dpi=120, layout="constrained")
+    axes = figure.add_subplot()
+    for group in grouped(curves):
+        x, seeds = _on_common_axis(group)
+        (line,) = axes.plot(x, seeds.mean(0), label=_label(group))
+        if len(group) > 1:
+            axes.fill_between(x, seeds.min(0), seeds.max(0), color=line.get_color(), alpha=0.2, linewidth=0)
+    axes.set(xlabel="million frames" if by == FRAMES else "hours", ylabel=measure_in_words(measure))
+    axes.grid(alpha=0.3)
+    axes.legend(loc="lower right")
+    _save(figure, path)
+
+
+def grouped(curves: Sequence[Curve]) -> list[list[Curve]]:
+    """Return the curves of runs with equal settings together, in the order in which they first appear."""
+    groups: dict[str, list[Curve]] = {}
+    for curve in curves:
+        groups.setdefault(curve.settings, []).append(curve)
+    return list(groups.values())
+
+
+def _label(group: Sequence[Curve]) -> str:
+    """Return the name of a group of runs in the legend."""
+    return group[0].name if len(group) == 1 else f"{group[0].name} and {len(group) - 1} more seeds"
+
+
+def _on_common_axis(group: Sequence[Curve]) -> tuple[np.ndarray, np.ndarray]:
+    """Return positions [P] that all curves of a group cover, and their values [curves, P] there."""
+    if len(group) == 1:
+        return group[0].x, group[0].y[None]
+    first, last = max(one.x[0] for one in group), min(one.x[-1] for one in group)
+    if first > last:
+        names = ", ".join(one.name for one in group)
+        raise ValueError(f"the runs {names} differ in their seed alone, but have no range in common: plot them apart")
+    x = np.linspace(first, last, NUM_POINTS)
+    return x, np.stack([np.interp(x, one.x, one.y) for one in group])
+
+
+def _settings(folder: Path) -> str:
+    """Return the settings of a run without its seed as a text; those of a run without a file are its own."""
+    try:
+        stored: dict[str, Any] = json.loads((folder / FILE).read_text(encoding="utf-8"))["settings"]
+        stored.pop("seed")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return str(folder.resolve())
+    return json.dumps(stored, sort_keys=True)
+
+
+def _save(figure: Figure, path: Path) -> None:
+    """Write a figure as PNG."""
+    picture = BytesIO()
+    figure.savefig(picture, format="png")
+    write_atomically(path, picture.getvalue())

@@ -7,8 +7,9 @@ at the end ``policy.safetensors``. If it is installed, Matplotlib plots ``curve.
 from __future__ import annotations
 
 import ctypes
+import json
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -23,21 +24,23 @@ import torch
 
 import gym_batchnav
 from gym_batchnav.env.batch import BatchNavEnv
+from gym_batchnav.evaluation.named_agents import agent_file
 from gym_batchnav.evaluation.world import policy_about
+from gym_batchnav.system.nested import flattened
 from gym_batchnav.system.process import num_processors
 from gym_batchnav.system.progress import late_progress
-from gym_batchnav.system.storage import make_folder
+from gym_batchnav.system.storage import make_folder, write_atomically
 from gym_batchnav.system.wording import counted
 from gym_batchnav.task.measures import main_measures
+from gym_batchnav.train import checkpoint
+from gym_batchnav.train.config import CHANGEABLE, FILE, Names, RunConfig, make_config, read_config
+from gym_batchnav.train.curve import Row, Sums, append_row, cut_curve, draw_curve, flat_numbers, row_of
+from gym_batchnav.train.distributed import Workers
 from gym_batchnav.train.imitation import expert_share
-from gym_batchnav.train.policy import make_policy
-from gym_batchnav.train.policy_file import save_policy
+from gym_batchnav.train.loggers import Logger, make_loggers
+from gym_batchnav.train.policy import Policy, make_policy
+from gym_batchnav.train.policy_file import load_policy, save_policy
 from gym_batchnav.train.ppo import PPO
-from gym_batchnav.train.run import checkpoint
-from gym_batchnav.train.run.log import Row, Sums, append_row, cut_curve, draw_curve, flat_numbers, row_of
-from gym_batchnav.train.run.loggers import Logger, make_loggers
-from gym_batchnav.train.run.settings import FILE, RunSettings, check_same_run, read_run_file, write_run_file
-from gym_batchnav.train.run.workers import Workers
 
 LOG_SECONDS = 10.0
 CHECKPOINT_SECONDS = 180.0
@@ -63,79 +66,88 @@ class TrainingRun:
 
     Args:
         out: The folder; created if missing.
-        given: Settings by name, see RunSettings; to resume a run, only those that change.
+        given: Settings by dotted names, see ``make_config``; to resume a run, only those that change.
         resume: Resume the run in the folder, if there is one.
         note: Called with a message before slow operations.
         loggers: Where the curve goes besides its file, see ``make_loggers``.
 
     Attributes:
-        settings: Settings of the run.
+        given: The settings by name that make ``config``.
+        config: All settings.
+        env: The batch in which this worker learns.
         threads: Number of threads of torch and Numba.
         seconds: Seconds of training so far.
         progress: Completed share of the training, by frames or by time, whichever is larger.
-        rows: The learning curve; see ``log.row_of``.
+        rows: The learning curve; see ``curve.row_of``.
         scores: Names of the measures that sum up the run; see ``main_measures``.
 
     Raises:
         FileExistsError: The folder contains a run, and ``resume`` is False.
         ValueError: The settings are invalid, or differ from those of the run in the folder.
-        RuntimeError: The preset needs a GPU, and there is none.
+        RuntimeError: The settings need a GPU, and there is none.
     """
 
     def __init__(
         self,
         out: Path,
-        given: dict[str, Any],
+        given: Names,
         resume: bool = False,
         note: Callable[[str], None] = lambda text: None,
         loggers: Sequence[str] | None = None,
     ) -> None:
         self.out = out
-        self.settings = _settings(out, given, resume)
-        self.preset = self.settings.resolved()
+        self.given, self.config = _settings(out, given, resume)
         keep_memory()
         with ExitStack() as undo:
             self.workers = Workers.from_environment()
             undo.callback(self.workers.close)
             self.workers.barrier()  # no worker may write to the folder before all have checked it
-            self.threads = self.preset.threads or max(1, num_processors() // self.workers.local_size)
+            self.threads = self.config.threads or max(1, num_processors() // self.workers.local_size)
             use_threads(self.threads)
-            device = _device(self.preset.device, self.workers.local_rank)
+            device = _device(self.config.device, self.workers.local_rank)
             note = note if self._is_leader else lambda text: None
             self._checkpoints = checkpoint.Checkpoints(out, self.workers.rank)
             undo.callback(self._checkpoints.close)
             state = self._checkpoints.newest(self.workers.gather, partial(self._read, note=note), note)
-            self._env = _warm_env(self.preset.make_env, note)
-            undo.callback(self._env.close)
-            torch.manual_seed(self.settings.seed)
-            space: Any = self._env.single_observation_space
-            policy = make_policy(self.preset.policy, space, self.preset.teacher_sensors).to(device)
-            self.ppo = PPO(self._env, policy, self.preset.ppo, self.settings.seed, self.workers)
+            self.env = _warm_env(self.config.make_env, note)
+            undo.callback(self.env.close)
+            torch.manual_seed(self.config.seed)
+            space: Any = self.env.single_observation_space
+            policy = make_policy(self.config.policy, space, self.config.teacher_sensors)
+            if state is None and self.config.init is not None:
+                take_weights(policy, self.config)
+            policy.to(device)
+            self.ppo = PPO(self.env, policy, self.config.ppo, self.config.seed, self.workers)
             if state is not None:
                 note(f"Resuming after {state['ppo']['frames']:,} frames")
-                self._resume_from(state["ppo"])
+                try:
+                    self.ppo.set_state(state["ppo"])
+                except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
+                    raise ValueError(
+                        f"the checkpoint in '{out}' does not fit this run ({error}): start another with another out="
+                    ) from error
             self.seconds: float = 0.0 if state is None else state["seconds"]
             self.rows: list[Row] = []
-            self.scores = main_measures(self._env.components.measures)
+            self.scores = main_measures(self.env.components.measures)
             self._session = Sums()  # of this process
             self._wall = 0.0
             self._loggers: list[Logger] = []
             if self._is_leader:
                 # Loggers first: a folder in which one could not be made holds no run.
-                self._loggers = make_loggers(loggers, out, self.settings.description(), self.ppo.frames)
+                self._loggers = make_loggers(loggers, out, described(self.given, self.config), self.ppo.frames)
                 for logger in self._loggers:
                     undo.callback(logger.close)
-                write_run_file(out, self.settings)
+                write_run_file(out, self.given, self.config)
                 self.rows = cut_curve(out / CURVE, self.ppo.frames)
             # Later ones, which some workers lack, do not belong to the run as it goes on from here.
             self._checkpoints.delete(frames for frames in self._checkpoints.frames() if frames > self.ppo.frames)
-            undo.pop_all()
+            self._resources = undo.pop_all()
 
     @property
     def progress(self) -> float:
         """The completed share of the training, 0 to 1."""
-        limit = self.settings.time_limit
-        shares = (self.ppo.frames / self.preset.ppo.total_frames, self.seconds / limit if limit else 0.0)
+        limit = self.config.time_limit
+        shares = (self.ppo.frames / self.config.ppo.total_frames, self.seconds / limit if limit else 0.0)
         return min(max(shares), 1.0)
 
     def train(
@@ -173,7 +185,7 @@ class TrainingRun:
                 self._checkpoints.wait()
                 return now.progress >= 1
             before = self.ppo.frames
-            share = expert_share(now.progress, self.preset.ppo.imitation_share)
+            share = expert_share(now.progress, self.config.ppo.imitation_share)
             report = self.ppo.iterate(now.progress)
             # These are the frames of all workers, so only worker 0 counts them.
             frames = report.frames - before if self._is_leader else 0
@@ -187,20 +199,14 @@ class TrainingRun:
             frames, seconds, fps and parts (of this process), the scores (of the last minute; None if no episode ended
             in it without actions of the teacher), files.
         """
-        kind = self.preset.policy
-        preset = self.settings.preset
+        config = self.config
         if self._is_leader:
             about = policy_about(
-                self._env,
-                kind,
-                self.settings.preset,
-                self.ppo.frames,
-                self.settings.seed,
-                self.preset.teacher_sensors,
+                self.env, config.policy, config.preset, self.ppo.frames, config.seed, config.teacher_sensors
             )
             save_policy(self.out / POLICY, self.ppo.policy, about)
             if find_spec("matplotlib") is not None:
-                title = f"{preset}: {kind}, {counted(self.preset.num_envs, 'agent')}"
+                title = f"{config.preset}: {config.policy}, {counted(config.num_envs, 'agent')}"
                 draw_curve(self.rows, self.out / PICTURE, title, self.scores)
         files = [*(self.out / name for name in (POLICY, PICTURE, CURVE)), self._checkpoints.path(self.ppo.frames)]
         recent = [
@@ -224,17 +230,7 @@ class TrainingRun:
 
     def close(self) -> None:
         """Release the environment, the log and the workers; idempotent."""
-        with ExitStack() as stack:
-            stack.callback(self.workers.close)
-            stack.callback(self._env.close)
-            stack.callback(self._checkpoints.close)
-            for logger in self._loggers:
-                stack.callback(logger.close)
-
-    @property
-    def env(self) -> BatchNavEnv:
-        """The batch in which this worker learns."""
-        return self._env
+        self._resources.close()
 
     @property
     def _is_leader(self) -> bool:
@@ -244,7 +240,7 @@ class TrainingRun:
     def _read(self, path: Path, note: Callable[[str], None]) -> dict[str, Any]:
         """Load the state of one of this worker's checkpoints."""
         state, about = checkpoint.load(path)
-        check_same_run(about, self.settings, path)
+        check_same_run(about, self.config, path)
         stored = about.get("workers")
         size = self.workers.size
         if stored != size:
@@ -254,21 +250,12 @@ class TrainingRun:
             note(f"'{path}' was written by version {version}: in {own} the run may go on differently")
         return state
 
-    def _resume_from(self, state: dict[str, Any]) -> None:
-        """Set the state of a checkpoint."""
-        try:
-            self.ppo.set_state(state)
-        except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
-            raise ValueError(
-                f"the checkpoint in '{self.out}' does not fit this run ({error}): start another run with another out="
-            ) from error
-
     def _save(self) -> None:
         """Write a checkpoint in the background, after all workers have written their last ones."""
         self._checkpoints.wait()
         self.workers.barrier()
         state = {"seconds": self.seconds, "ppo": self.ppo.get_state()}
-        about = {**self.settings.description(), "workers": self.workers.size}
+        about = {**described(self.given, self.config), "workers": self.workers.size}
         self._checkpoints.save(self.ppo.frames, state, about)
 
     def _log(self, window: Sums, wall: float) -> None:
@@ -292,29 +279,105 @@ class TrainingRun:
             logger.log(flat_numbers(row), row["frames"])
 
 
-def _settings(out: Path, given: dict[str, Any], resume: bool) -> RunSettings:
-    """Return the settings of the run to start or resume in a folder."""
+def described(given: Names, config: RunConfig) -> dict[str, Any]:
+    """Return everything that a run depends on, as JSON values: the version, and the settings as given and in full."""
+    return {"version": gym_batchnav.__version__, "given": dict(given), "settings": config.record()}
+
+
+def write_run_file(out: Path, given: Names, config: RunConfig) -> None:
+    """Write the file that records the settings of a run."""
+    write_atomically(out / FILE, (json.dumps(described(given, config), indent=2) + "\n").encode())
+
+
+def check_same_run(about: Mapping[str, Any], config: RunConfig, path: Path) -> None:
+    """Raise ValueError unless a checkpoint was written with these settings.
+
+    Settings that only one of two versions of the package has are not compared.
+    """
+    stored, expected = (flattened(one) for one in (about.get("settings") or {}, config.record()))
+    same_version = about.get("version") == gym_batchnav.__version__
+    compared = stored.keys() | expected.keys() if same_version else stored.keys() & expected.keys()
+    for name in sorted(compared.difference(CHANGEABLE)):
+        if stored.get(name) != expected.get(name):
+            raise ValueError(
+                f"'{path}' belongs to a run with {name}={stored.get(name)!r}, not {expected.get(name)!r}: "
+                "start another run with another out="
+            )
+
+
+def take_weights(policy: Policy, config: RunConfig) -> None:
+    """Give a policy the weights of the policy file ``config.init``; its heads that predict sensors are not in the file.
+
+    Raises:
+        ValueError: The policy of the file is of another kind, reads other sensors, or images of another size.
+        FileNotFoundError: There is no such file.
+    """
+    file = str(config.init)
+    loaded, about = load_policy(agent_file(file) or Path(file))
+    if about.kind != config.policy:
+        raise ValueError(
+            f"init='{file}': it is a policy of kind {about.kind!r}, not {config.policy!r}: pass policy={about.kind!r}, "
+            "or another file"
+        )
+    if set(loaded.sensors) != set(policy.sensors):
+        raise ValueError(
+            f"init='{file}': it reads {', '.join(loaded.sensors)}, not {', '.join(policy.sensors)}: pass its sensors "
+            "and its task, or another file"
+        )
+    weights, own = loaded.state_dict(), policy.state_dict()
+    if any(one.shape != own[name].shape for name, one in weights.items()):
+        raise ValueError(
+            f"init='{file}': its weights are for images of {about.camera.width} x {about.camera.height} pixels or "
+            "readings of other sizes: pass the camera and the sensors of its training"
+        )
+    policy.load_state_dict(weights, strict=False)
+
+
+def _settings(out: Path, given: Names, resume: bool) -> tuple[Names, RunConfig]:
+    """Return the given and the full settings of the run to start or to resume in a folder."""
     if not (out / FILE).exists():
-        settings = RunSettings(**given)
-        _check_device(settings)
+        config = make_config(given)
+        _check_device(config, given)
         make_folder(out)
-        return settings
+        return given, config
     if not resume:
         raise FileExistsError(f"'{out}' contains a run: resume it with resume=True, or pass another out=")
-    settings = read_run_file(out).changed(given, out)
-    _check_device(settings)
-    return settings
+    stored, before = _read_run_file(out)
+    config = make_config({**stored, **given})
+    old, new = flattened(before.record()), flattened(config.record())
+    differing = [name for name in (*given, *new) if old.get(name) != new.get(name) and name not in CHANGEABLE]
+    if differing:
+        name = differing[0]
+        raise ValueError(
+            f"'{out}' contains a run with {name}={old.get(name)!r}, not {new.get(name)!r}: "
+            f"leave {name}= out to resume it, or pass another out="
+        )
+    _check_device(config, given)
+    return {**stored, **given}, config
 
 
-def _check_device(settings: RunSettings) -> None:
+def _read_run_file(out: Path) -> tuple[Names, RunConfig]:
+    """Return the given and the full settings of the run in a folder.
+
+    Raises:
+        ValueError: The file is damaged.
+    """
+    try:
+        given = read_config(out / FILE)
+        return given, make_config(given)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"'{out / FILE}' is damaged ({str(error)[:300]}): pass another out=") from error
+
+
+def _check_device(config: RunConfig, given: Names) -> None:
     """Raise RuntimeError if the run needs a GPU and there is none."""
-    if settings.resolved().device != "cuda" or torch.cuda.is_available():
+    if config.device != "cuda" or torch.cuda.is_available():
         return
-    if settings.device == "cuda":
+    if "device" in given:
         remedy = "leave device= out, or install a build of torch for your GPU"
         raise RuntimeError(f"device='cuda': torch finds no NVIDIA GPU: {remedy}")
     raise RuntimeError(
-        f"preset {settings.preset!r} trains on an NVIDIA GPU, and torch finds none: pass preset='cpu' or device='cpu'"
+        f"preset {config.preset!r} trains on an NVIDIA GPU, and torch finds none: pass preset='cpu' or device='cpu'"
     )
 
 

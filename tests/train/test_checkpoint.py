@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-from gym_batchnav.train.run import checkpoint  # noqa: E402
+from gym_batchnav.train import checkpoint  # noqa: E402
 
 PLAIN = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5)
 DTYPES = ("bool", "uint8", "int32", "int64", "uint64", "float32", "float64")
@@ -212,7 +212,7 @@ class TestDamage:
             ({"weights": torch.ones(1)}, "None"),
         ):
             torch.save(stored, path)
-            with pytest.raises(ValueError, match=f"is {found}, not 'gym_batchnav checkpoint 3'"):
+            with pytest.raises(ValueError, match=f"is {found}, not 'gym_batchnav checkpoint 4'"):
                 checkpoint.load(path)
         with pytest.raises(FileNotFoundError, match="there is no file"):
             checkpoint.load(tmp_path / "none")

@@ -1,0 +1,298 @@
+"""The settings of a training run: a preset, a run file (TOML, or the run.json of another run) and changes by name."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+import sys
+import typing
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from gym_batchnav.env.batch import BatchNavEnv
+from gym_batchnav.env.config import Scenes, check_choice
+from gym_batchnav.evaluation.records import CLASS, NONE, checked_value, fields_of, sensors_of, value_of
+from gym_batchnav.evaluation.world import TASKS
+from gym_batchnav.geometry import Camera
+from gym_batchnav.mapping.sensors import MapPath
+from gym_batchnav.render.api import SENSOR_FORMATS
+from gym_batchnav.system.nested import flattened
+from gym_batchnav.system.numbers import check_counts, check_positive
+from gym_batchnav.task.api import Task
+from gym_batchnav.task.pointnav import PointNav
+from gym_batchnav.task.sensors import WalkScan
+from gym_batchnav.train.imitation import TEACHERS
+from gym_batchnav.train.policy import POLICIES
+from gym_batchnav.train.ppo import PPOConfig
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+FILE = "run.json"  # in the folder of a run
+FOLDER = Path(__file__).parent / "presets"
+MAX_BYTES = 2**20  # of a run file
+ALIASES = {"frames": "ppo.total_frames"}
+CHANGEABLE = ("ppo.total_frames", "time_limit", "threads")  # settings that may differ when a run is resumed
+ON_A_GPU = ("ppo.autocast", "ppo.channels_last", "ppo.compile")
+# Kinds of policies that read no images, and the sensors that they have by default.
+SENSORS_WITHOUT_IMAGES: dict[str, tuple[str, ...]] = {"blind": (), "scan": (WalkScan.name,)}
+_UNITS = {"s": 1, "m": 60, "h": 3600}
+
+Settings = TypeVar("Settings")
+Names = Mapping[str, Any]  # values of settings by dotted names, such as ``{"ppo.gamma": 0.995}``
+
+
+@dataclass(frozen=True, slots=True)
+class RunConfig:
+    """Settings of a training run; see ``make_config``.
+
+    Attributes:
+        preset: Name of the preset with which the settings began.
+        seed: Seed of weights, environments, actions and mini-batches.
+        time_limit: Length of the training in seconds, besides ``ppo.total_frames``.
+        init: A policy file from whose weights the training begins.
+        scenes: Training scenes.
+        policy: Kind of policy, see ``make_policy``.
+        ppo: Hyper-parameters.
+        num_envs: N, the number of environments.
+        resident_scenes: K, the number of scenes in use at a time.
+        rotate_every: Minimum number of steps between two changes of scene.
+        sensors: Names of the agents' sensors, images and others such as ``"map_path"``; see ``sensors_of``.
+        teacher_sensors: Names of further sensors, which the teacher reads and the policy does not; it learns to predict
+            their readings. Only training has them.
+        camera: The agents' camera.
+        task: The task, with its reward.
+        num_episodes: Number of episodes to sample for a scene without any.
+        device: ``"cpu"``, or ``"cuda"`` for networks and observations on an NVIDIA GPU.
+        renderer: See BatchNavEnv.
+        threads: Number of threads that torch and Numba share; by default one per processor that the workers of this
+            machine may use.
+    """
+
+    preset: str = "cpu"
+    seed: int = 0
+    time_limit: float | None = None
+    init: str | None = None
+    scenes: tuple[str, ...] = ("apartments",)
+    policy: str = "small"
+    ppo: PPOConfig = field(default_factory=PPOConfig)
+    num_envs: int = 256
+    resident_scenes: int = 16
+    rotate_every: int = 250
+    sensors: tuple[str, ...] = ("depth",)
+    teacher_sensors: tuple[str, ...] = ()
+    camera: Camera = field(default_factory=Camera)
+    task: Task = field(default_factory=PointNav)
+    num_episodes: int = 1000
+    device: str = "cpu"
+    renderer: str = "auto"
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        """Raise ValueError if a setting is invalid."""
+        check_choice("policy", self.policy, POLICIES)
+        check_choice("device", self.device, ("cpu", "cuda"))
+        check_counts(num_envs=self.num_envs, threads=1 if self.threads is None else self.threads)
+        if not 0 <= self.seed < 2**32:
+            raise ValueError(f"seed={self.seed}: pass a whole number from 0 to 2**32 - 1")
+        if self.time_limit is not None:
+            check_positive(time_limit=self.time_limit)
+
+    def make_env(self, **overrides: Any) -> BatchNavEnv:
+        """Make a training environment; ``overrides`` are keywords of BatchNavEnv, including ``num_envs``.
+
+        A plain value of ``scenes=`` names other scenes; how many are resident stays as it is.
+        """
+        num_envs = overrides.get("num_envs", self.num_envs)
+        scenes = overrides.get("scenes", self.scenes)
+        if not isinstance(scenes, Scenes):
+            scenes = Scenes(
+                scenes,
+                resident=min(self.resident_scenes, num_envs),
+                rotate_every=self.rotate_every,
+                deterministic_rotation=self.device == "cpu",
+            )
+        keywords: dict[str, Any] = {
+            "num_envs": num_envs,
+            "sensors": sensors_of((*self.sensors, *self.teacher_sensors)),
+            "episodes": self.num_episodes,
+            "autoreset_mode": "same_step",
+            "buffers": 2,
+            "camera": self.camera,
+            "task": self.task,
+            "obs_device": self.device,
+            "renderer": self.renderer,
+        }
+        return BatchNavEnv(**{**keywords, **overrides, "scenes": scenes})
+
+    def record(self) -> dict[str, Any]:
+        """Return the settings as JSON values."""
+        described = {one.name: getattr(self, one.name) for one in fields(self)}
+        inner = {name: fields_of(described[name]) for name in ("ppo", "camera", "task")}
+        inner["task"] = {CLASS: type(self.task).__name__, **inner["task"]}
+        return json.loads(json.dumps({**described, **inner}))
+
+
+def make_config(names: Names) -> RunConfig:
+    """Return the settings that some names choose; the others are those of the preset.
+
+    ``preset`` names it, ``frames`` is short for ``ppo.total_frames``, and a time limit may be written as ``"90s"``,
+    ``"60m"`` or ``"2h"``. What the preset has gives way to what is named: a policy without images has none of the
+    preset's, another device sets the switches for GPUs, few environments make few mini-batches, and without ``MapPath``
+    the teacher is the follower.
+
+    Raises:
+        ValueError: There is no such setting, or its value is invalid.
+    """
+    names = {ALIASES.get(name, name): value for name, value in names.items() if value is not None}
+    preset = names.get("preset", "cpu")
+    check_choice("preset", preset, tuple(sorted(path.stem for path in FOLDER.glob("*.toml"))))
+    limit = names.get("time_limit")
+    if isinstance(limit, str) and limit != NONE:
+        names["time_limit"] = seconds_of("time_limit", limit)
+    switches = dict.fromkeys(ON_A_GPU, names["device"] == "cuda") if "device" in names else {}
+    config = with_changes(_preset(preset), {**switches, **names})
+    adapted: dict[str, Any] = {}
+    if config.policy in SENSORS_WITHOUT_IMAGES:
+        chosen = config.sensors if "sensors" in names else SENSORS_WITHOUT_IMAGES[config.policy]
+        adapted["sensors"] = _without_images(chosen)
+    if "ppo.num_minibatches" not in names:
+        adapted["ppo.num_minibatches"] = min(config.ppo.num_minibatches, config.num_envs)
+    seen = (*adapted.get("sensors", config.sensors), *config.teacher_sensors)
+    if "ppo.teacher" not in names and MapPath.name not in seen:
+        adapted["ppo.teacher"] = TEACHERS[0]  # the mapper of a preset reads this sensor
+    return with_changes(config, adapted)
+
+
+@cache
+def _preset(name: str) -> RunConfig:
+    """Return the settings of a preset's file, which may begin with those of another one."""
+    names = read_config(FOLDER / f"{name}.toml")
+    base = names.pop("preset", None)
+    return with_changes(RunConfig() if base is None else _preset(base), {**names, "preset": name})
+
+
+def _without_images(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return sensors without the images that none of the others reads."""
+    others = tuple(name for name in names if name not in SENSOR_FORMATS)
+    read = {image for one in sensors_of(others) for image in getattr(one, "images", ())}
+    return tuple(name for name in names if name in others or name in read)
+
+
+def seconds_of(name: str, text: str) -> float:
+    """Return the seconds of a duration such as ``"90s"``, ``"60m"`` or ``"1.5h"``.
+
+    Raises:
+        ValueError: The text is not a positive duration; the message begins with ``name``.
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text.strip().lower())
+    seconds = float(match[1]) * _UNITS[match[2]] if match else 0.0
+    if not seconds:
+        raise ValueError(f"{name}={text!r}: write a positive duration such as 90s, 60m or 2h")
+    return seconds
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """Return the settings in a run file by dotted names.
+
+    Args:
+        path: A TOML file whose tables are nested settings, or the ``run.json`` of a run.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        ValueError: It is too large, or neither TOML nor the file of a run.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no run file '{path}': check the path")
+    size = path.stat().st_size
+    if size > MAX_BYTES:
+        raise ValueError(f"'{path}' has {size:,} bytes: a run file has at most {MAX_BYTES:,}")
+    try:
+        text = path.read_text(encoding="utf-8")
+        return flattened(json.loads(text)["given"] if path.suffix == ".json" else tomllib.loads(text))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        kind = "the run.json of a run" if path.suffix == ".json" else "TOML"
+        raise ValueError(f"'{path}' is not {kind}: {str(error)[:300]}") from error
+
+
+def parse_assignment(text: str) -> tuple[str, Any]:
+    """Return the name and the value of an assignment such as ``ppo.gamma=0.995``.
+
+    The value is one of TOML; a word that is none, such as ``cuda``, is a string.
+
+    Raises:
+        ValueError: There is no ``=``, or no name before it.
+    """
+    name, sign, value = text.partition("=")
+    name = name.strip()
+    if not sign or not name:
+        raise ValueError(f"{text!r} assigns nothing: write name=value, such as ppo.gamma=0.995")
+    try:
+        return name, tomllib.loads(f"value = {value.strip()}")["value"]
+    except tomllib.TOMLDecodeError:
+        return name, value.strip()
+
+
+def with_changes(settings: Settings, changes: Mapping[str, Any], prefix: str = "") -> Settings:
+    """Return a dataclass with other values of some fields.
+
+    Args:
+        settings: The dataclass.
+        changes: Values by name; the names of nested fields are joined by dots. ``class`` beside the fields of an object
+            makes one of another class, such as ``task.class``.
+        prefix: The name of the dataclass itself, with a dot, for errors.
+
+    Raises:
+        ValueError: There is no such field, or the value is not one of its type.
+    """
+    known = [field.name for field in fields(settings) if field.init]  # type: ignore[arg-type]
+    hints = typing.get_type_hints(type(settings))
+    own: dict[str, Any] = {}
+    inner: dict[str, dict[str, Any]] = defaultdict(dict)
+    for name, value in changes.items():
+        first, _, rest = name.partition(".")
+        if first not in known:
+            close = difflib.get_close_matches(first, known, 1)
+            remedy = f"did you mean {prefix}{close[0]}?" if close else f"choose one of {', '.join(known)}"
+            raise ValueError(f"there is no setting {prefix}{first}: {remedy}")
+        if rest:
+            inner[first][rest] = value
+        else:
+            own[first] = checked_value(f"{prefix}{first}", value, hints[first])
+    for first, nested in inner.items():
+        current = getattr(settings, first)
+        if current is None:  # such as a camera without jitter
+            makers: list[Any] = [kind for kind in typing.get_args(hints[first]) if is_dataclass(kind)]
+            current = makers[0]() if makers else None
+        own[first] = _nested(current, nested, f"{prefix}{first}")
+    return replace(settings, **own)  # type: ignore[type-var]
+
+
+def _nested(current: Any, changes: dict[str, Any], name: str) -> Any:
+    """Return an object with other values of some fields, or an object of another class."""
+    if CLASS not in changes:
+        if not is_dataclass(current) or isinstance(current, type):
+            raise ValueError(f"{name}={current!r} has no fields: pass its value, or {name}.{CLASS}")
+        return with_changes(current, changes, f"{name}.")
+    kind = changes.pop(CLASS)
+    if isinstance(kind, str) and kind in TASKS:
+        return with_changes(TASKS[kind](), changes, f"{name}.")
+    if isinstance(current, tuple(TASKS.values())):
+        raise ValueError(f"{name}.{CLASS}={kind!r}: choose one of {', '.join(TASKS)}")
+    try:
+        return value_of({CLASS: kind, **changes})
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name}: {error}") from error
+
+
+PRESETS: Mapping[str, RunConfig] = MappingProxyType(
+    {path.stem: make_config({"preset": path.stem}) for path in sorted(FOLDER.glob("*.toml"))}
+)

@@ -1,1 +1,0 @@
-"""A training run: settings, presets, checkpoints, logs and workers."""
