@@ -9,8 +9,8 @@ from ray.tune import register_env
 from rllib_run import HOMES, connect, make_parser, train
 
 from gym_batchnav.adapters.rllib import log_measures, make_batch
-from gym_batchnav.episodes.flight import FlightEpisodes
-from gym_batchnav.task.dronenav import DroneNav
+from gym_batchnav.flight.episodes import FlightEpisodes
+from gym_batchnav.flight.task import DroneNav
 
 
 def make_config(options):

@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from gym_batchnav.actions.continuous import VelocityActions as VelocityActions
     from gym_batchnav.actions.continuous import WaypointActions as WaypointActions
     from gym_batchnav.actions.discrete import DiscreteActions as DiscreteActions
-    from gym_batchnav.actions.flight import FlightActions as FlightActions
     from gym_batchnav.actions.noise import LoCoBotNoise as LoCoBotNoise
     from gym_batchnav.env.batch import BatchNavEnv as BatchNavEnv
     from gym_batchnav.env.config import Episodes as Episodes
     from gym_batchnav.env.config import Scenes as Scenes
+    from gym_batchnav.flight.actions import FlightActions as FlightActions
+    from gym_batchnav.flight.task import DroneNav as DroneNav
     from gym_batchnav.geometry import Camera as Camera
     from gym_batchnav.geometry import CameraJitter as CameraJitter
     from gym_batchnav.navmesh.mesh import NavMesh as NavMesh
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from gym_batchnav.task.api import Sensor as Sensor
     from gym_batchnav.task.api import Task as Task
     from gym_batchnav.task.api import TaskState as TaskState
-    from gym_batchnav.task.dronenav import DroneNav as DroneNav
     from gym_batchnav.task.explore import Explore as Explore
     from gym_batchnav.task.explore import Flee as Flee
     from gym_batchnav.task.imagenav import ImageNav as ImageNav
@@ -57,11 +57,11 @@ _EXPORTS = {
     "Camera": "gym_batchnav.geometry",
     "CameraJitter": "gym_batchnav.geometry",
     "DiscreteActions": "gym_batchnav.actions.discrete",
-    "DroneNav": "gym_batchnav.task.dronenav",
+    "DroneNav": "gym_batchnav.flight.task",
     "Episodes": "gym_batchnav.env.config",
     "Explore": "gym_batchnav.task.explore",
     "Flee": "gym_batchnav.task.explore",
-    "FlightActions": "gym_batchnav.actions.flight",
+    "FlightActions": "gym_batchnav.flight.actions",
     "GaussianNoise": "gym_batchnav.noise.rgb",
     "HolonomicActions": "gym_batchnav.actions.continuous",
     "ImageNav": "gym_batchnav.task.imagenav",

@@ -356,17 +356,6 @@ def look_at(eye: np.ndarray, target: np.ndarray) -> np.ndarray:
     return views.astype(np.float32)
 
 
-def projection_matrix(camera: Camera) -> np.ndarray:
-    """Return the projection matrix [4, 4] float32 in OpenGL's convention, with an infinite far plane."""
-    matrix = np.zeros((4, 4), np.float32)
-    matrix[0, 0] = 1 / camera.tan_half_width
-    matrix[1, 1] = 1 / camera.tan_half_height
-    matrix[2, 2] = -1
-    matrix[2, 3] = -2 * camera.near
-    matrix[3, 2] = -1
-    return matrix
-
-
 def polar_goals(position: np.ndarray, heading: np.ndarray, goal: np.ndarray) -> np.ndarray:
     """Return goals in the agents' polar coordinates: Habitat's ``pointgoal_with_gps_compass``.
 

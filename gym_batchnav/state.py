@@ -43,25 +43,6 @@ class Commands(NamedTuple):
     longest_part: float = float("inf")  # metres; a longer walk is done in equal parts, each like a short walk
 
 
-class FlightCommands(NamedTuple):
-    """The motion of every flying agent in a step: its velocity approaches the one given here.
-
-    Velocities are those in the frame of the body, which turns at a constant rate in the step.
-    """
-
-    turn: np.ndarray  # [N] float64, radians, left positive
-    forward: np.ndarray  # [N] float64, metres per second
-    up: np.ndarray  # [N] float64, metres per second
-    side: np.ndarray  # [N] float64, metres per second to the right
-    stop: np.ndarray  # [N] bool, whether STOP is called
-    look: np.ndarray | None = None  # [N] float64, radians by which the cameras tilt up; None if they cannot tilt
-
-    @property
-    def targets(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Forward, up, side and turn."""
-        return self.forward, self.up, self.side, self.turn
-
-
 class StepOutcome(NamedTuple):
     """The results of a step, written by it."""
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from gym_batchnav.navmesh.mesh import NavMesh, NavMeshData, NavMeshSettings
+from gym_batchnav.navmesh.record import label_islands
 
 SCENES = (
     *("aws_bookstore", "aws_small_house", "drake_living_room", "godot_living_room"),
@@ -60,23 +61,10 @@ def mesh_of(vertices: list[list[float]], polygons: list[list[int]]) -> NavMesh:
         detail_vertices=np.zeros((0, 3), np.float32),
         detail_triangles=np.array(triangles, np.int32).reshape(-1, 3),
         detail_start=np.array(starts, np.int32),
-        polygon_island=_islands(neighbours),
+        polygon_island=label_islands(neighbours),
         settings=NavMeshSettings(),
     )
     return NavMesh(data)
-
-
-def _islands(neighbours: np.ndarray) -> np.ndarray:
-    islands = np.full(len(neighbours), -1, np.int32)
-    for p in range(len(neighbours)):
-        if islands[p] < 0:
-            islands[p], stack = islands.max() + 1, [p]
-            while stack:
-                for q in neighbours[stack.pop()]:
-                    if q >= 0 and islands[q] < 0:
-                        islands[q] = islands[p]
-                        stack.append(int(q))
-    return islands
 
 
 def plan_distance(rows: list[str], start: np.ndarray, goal: np.ndarray) -> float:

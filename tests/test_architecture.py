@@ -17,9 +17,9 @@ PACKAGE = Path(gym_batchnav.__file__).parent
 # Each entry may import those before it, and itself. What prepares scenes for agents knows their episodes, so it stands
 # higher than the rest of its folder.
 FLOORS = [
-    "state", "system", "lenses", "geometry", "navmesh", "scene", "homes", "library", "render", "noise", "flight",
-    "episodes", "flight/navigation.py", "actions", "task", "mapping", "library/shipped.py", "library/prepare.py",
-    "library/workers.py", "library/warmup.py", "worlds", "protocols", "env", "evaluation", "stream",
+    "state", "system", "lenses", "geometry", "navmesh", "scene", "homes", "library", "render", "noise",
+    "episodes", "actions", "task", "mapping", "library/shipped.py", "library/prepare.py",
+    "library/workers.py", "library/warmup.py", "worlds", "protocols", "env", "flight", "evaluation", "stream",
     "adapters",
     "viz", "train", "collect", "testing", "bench", "tuning", "datasets", "doctor", "cluster", "cli", "__main__",
 ]  # fmt: skip

@@ -21,8 +21,13 @@ PIECES = {
             '            Workload("maps of what agents see", "gym_batchnav.mapping.sensors:map_small_image"),\n',
         ),
     },
+    "flight": {},
 }
-LEARNERS = {"mapping": ("train/imitation.py", "train/config.py")}  # whose teacher it is
+# Learners whose teacher it is, commands with an option for it, and the lazy table of ids and public names.
+OPTIONAL = {
+    "mapping": ("train/imitation.py", "train/config.py"),
+    "flight": ("__init__.py", "cli/scene/prepare.py", "env/ids.py"),
+}
 PROGRAM = """
 import importlib, pkgutil, sys
 import gymnasium, gym_batchnav
@@ -54,7 +59,7 @@ def test_without_its_folder_and_its_lines_elsewhere_a_feature_is_gone_and_the_re
         (copy / name).write_text(text, "utf-8")
     naming = re.compile(rf"gym_batchnav\.{folder}\b")
     left = {path.relative_to(copy).as_posix() for path in copy.rglob("*.py") if naming.search(path.read_text("utf-8"))}
-    assert left == set(LEARNERS[folder])
+    assert left == set(OPTIONAL[folder])
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     run = subprocess.run([sys.executable, "-c", PROGRAM], cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert run.returncode == 0 and str(copy) in run.stdout, run.stderr

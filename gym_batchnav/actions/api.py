@@ -1,19 +1,23 @@
 """The protocol of actions: which actions an agent has, and the motion that each of them commands.
 
 Pass an object of a class like those in ``actions.discrete`` and ``actions.continuous`` to an environment as
-``actions=``. Write your own as a frozen dataclass: batches may share it, so it must not store anything about a run.
+``actions=``. Write your own as a frozen dataclass that inherits ``Actions``: batches may share it, so it must not store
+anything about a run.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Any, ClassVar, Protocol
 
 import gymnasium
 import numpy as np
 
+from gym_batchnav.episodes.samplers import EpisodeSampler
 from gym_batchnav.navmesh.agents import NavMeshAgents
-from gym_batchnav.state import AgentState, Commands, FlightCommands
+from gym_batchnav.state import AgentState, Commands
+from gym_batchnav.system.compilation import Workload
 
 MAX_AMOUNT = 1e4  # metres or radians: the greatest motion in a step
 MIN_PART = 1e-3  # metres: the shortest part of a long motion
@@ -25,7 +29,10 @@ class Actions(Protocol):
 
     Attributes:
         space: Gymnasium's space of one agent's action, with a shape and a dtype.
+        workload: Compiles the kernels of the agents of ``make_agents``; None for agents on navmeshes.
     """
+
+    workload: ClassVar[Workload | None] = None
 
     @property
     @abstractmethod
@@ -47,11 +54,32 @@ class Actions(Protocol):
         It is a ``Commands``, or what the agents of ``make_agents`` perform.
         """
 
-    def make_agents(self, num_slots: int) -> Any:
+    def check_batch(self, settings: Any, sampler: EpisodeSampler) -> None:
+        """Raise ValueError unless agents with these actions can run a task's episodes: by default, those on navmeshes.
+
+        Args:
+            settings: The keywords of the batch.
+            sampler: Samples the task's episodes.
+        """
+        if hasattr(sampler, "prepare"):
+            raise ValueError(
+                f"the task is one for agents that do not walk, of {type(sampler).__name__}: pass actions= for it, such "
+                "as FlightActions(), or choose another task"
+            )
+
+    def buffers(self, num_agents: int) -> dict[str, np.ndarray]:
+        """Return zeroed arrays [N, ...] of the agents' state in addition to their pose; see ``Component.buffers``."""
+        return {}
+
+    def check_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
+        """Raise ValueError if the agents cannot continue from restored buffers."""
+        return None
+
+    def make_agents(self, num_slots: int, buffers: Mapping[str, np.ndarray]) -> Any:
         """Return the agents that these actions move, in a number of slots: by default on navmeshes.
 
-        Others must have the methods of ``NavMeshAgents`` that a simulator calls: ``buffers``, ``set_slot``,
-        ``clear_slot``, ``step``, ``distance`` and ``visible_floor``.
+        Others must have the methods of ``NavMeshAgents`` that a simulator calls: ``set_slot``, ``clear_slot``,
+        ``step``, ``distance`` and ``visible_floor``. They keep their state in the batch's ``buffers``, in place.
         """
         return NavMeshAgents(num_slots)
 
@@ -73,8 +101,11 @@ class Actions(Protocol):
         raise NotImplementedError(f"{type(self).__name__} has no follow(): write one to use shortest_path_actions()")
 
 
-def check_commands(commands: Commands | FlightCommands) -> None:
+def check_commands(commands: Any) -> None:
     """Check motion before it reaches the kernels, which would never end a walk of infinite length.
+
+    Args:
+        commands: What ``Actions.decode`` returned.
 
     Raises:
         ValueError: A number is not finite or exceeds ``MAX_AMOUNT``, and the message names its row; or

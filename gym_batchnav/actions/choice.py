@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import gym_batchnav
 from gym_batchnav.actions.api import Actions
 from gym_batchnav.actions.continuous import HolonomicActions, VelocityActions, WaypointActions
 from gym_batchnav.actions.discrete import DiscreteActions
-from gym_batchnav.actions.flight import FlightActions
 from gym_batchnav.actions.noise import ActuationNoise, LoCoBotNoise
-from gym_batchnav.navmesh.agents import NavMeshAgents
+
+
+def _flight() -> Actions:
+    actions: Actions = gym_batchnav.FlightActions()
+    return actions
+
 
 ACTIONS: Mapping[str, Callable[[], Actions]] = {
     "discrete": DiscreteActions,
     "velocity": VelocityActions,
     "waypoint": WaypointActions,
     "holonomic": HolonomicActions,
-    "flight": FlightActions,
+    "flight": _flight,
 }
 NOISES = (None, "locobot")
+_PARTS = ("workload", "space", "validate", "decode", "follow", "make_agents", "buffers", "check_buffers", "check_batch")
 
 
 def make_actions(actions: str | Actions) -> Actions:
@@ -29,18 +35,13 @@ def make_actions(actions: str | Actions) -> Actions:
     """
     if isinstance(actions, str) and actions in ACTIONS:
         return ACTIONS[actions]()
-    missing = [name for name in ("space", "validate", "decode", "follow") if not hasattr(actions, name)]
-    if isinstance(actions, type) or missing:
+    if isinstance(actions, type) or not all(hasattr(actions, name) for name in _PARTS):
         raise ValueError(
-            f"actions={actions!r}: pass one of {', '.join(map(repr, ACTIONS))}, or an object such as VelocityActions()"
+            f"actions={actions!r}: pass one of {', '.join(map(repr, ACTIONS))}, or an object such as VelocityActions() "
+            "whose class inherits gym_batchnav.actions.api.Actions"
         )
     assert not isinstance(actions, str)
     return actions
-
-
-def agents_of(actions: Actions, num_slots: int) -> NavMeshAgents:
-    """Return what moves agents with these actions on the navmeshes of some slots; flying agents need another kind."""
-    return getattr(actions, "make_agents", NavMeshAgents)(num_slots)
 
 
 def make_noise(noise: str | ActuationNoise | None) -> ActuationNoise | None:

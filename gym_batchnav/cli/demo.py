@@ -51,6 +51,7 @@ def demo(
     table of frames per second, the time of each phase of a step, and the followers' success. It writes three files to
     --out: mosaic.png (the agents' views), map.png (their paths from above) and clip.gif. It ends with what to try next.
     """
+    from gym_batchnav.actions.choice import make_actions
     from gym_batchnav.env.config import Scenes
     from gym_batchnav.env.ids import make_batch
     from gym_batchnav.library.sources import are_shipped, scene_sources
@@ -68,8 +69,9 @@ def demo(
     flies = task is DemoTask.DRONENAV
     samples = flies or not are_shipped(spec)
     prepares = samples or max_triangles is not None
+    moving = make_actions("flight" if flies else "discrete").workload
     warm_up_batch(
-        renderer, ("depth",), pictures=True, prepares=prepares, follows=not flies, samples=samples, flies=flies
+        renderer, ("depth",), pictures=True, prepares=prepares, follows=not flies, samples=samples, moving=moving
     )
     name = "DroneNav" if flies else "PointNav"
     env: Any = make_batch(name, num_envs, scenes=Scenes(spec, **options), renderer=renderer)

@@ -16,13 +16,10 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from gymnasium.vector import AutoresetMode
 
 from gym_batchnav.actions.api import Actions
-from gym_batchnav.actions.choice import agents_of, make_actions, make_noise
-from gym_batchnav.actions.flight import FlightActions
+from gym_batchnav.actions.choice import make_actions, make_noise
 from gym_batchnav.actions.noise import ActuationNoise
 from gym_batchnav.env.cameras import PICTURE_VIEWS, USUAL_BUFFERS, CameraRig, CameraSpec
-from gym_batchnav.env.flight import check_flight
 from gym_batchnav.env.observe import Delays
-from gym_batchnav.episodes.flight import FlightEpisodes
 from gym_batchnav.episodes.floors import FLOORS
 from gym_batchnav.episodes.samplers import with_floors
 from gym_batchnav.episodes.schedule import EPISODE_ORDERS
@@ -34,7 +31,7 @@ from gym_batchnav.library.sources import SceneSpec, are_shipped, scene_sources
 from gym_batchnav.library.warmup import warm_up_batch
 from gym_batchnav.library.workers import make_library
 from gym_batchnav.navmesh.mesh import NavMeshSettings
-from gym_batchnav.navmesh.methods import GEODESICS, is_detour
+from gym_batchnav.navmesh.record import GEODESICS, is_detour
 from gym_batchnav.noise.api import SensorNoise
 from gym_batchnav.noise.timing import SensorTiming
 from gym_batchnav.protocols import NavigationProtocol, protocol_of
@@ -314,7 +311,7 @@ class EnvConfig:
         return Team.of(self.agents_per_world)
 
     def _check_worlds(self) -> None:
-        """Raise ValueError unless the agents form whole worlds and walk, and the bodies are complete."""
+        """Raise ValueError unless the agents form whole worlds, and the bodies are complete."""
         size = self.team.most
         if self.num_envs % size:
             raise ValueError(
@@ -326,8 +323,6 @@ class EnvConfig:
             missing = [name for name in BODY_PARTS if not hasattr(group, name)]
             if missing:
                 raise ValueError(f"bodies= has a {type(group).__name__} without {', '.join(missing)}: see worlds.api")
-        if (size > 1 or self.bodies) and isinstance(self.action_kind, FlightActions):
-            raise ValueError(f"actions={self.actions!r}: agents that share a world walk, use other actions")
         if (size > 1 or self.bodies) and not isinstance(self.renderer, str):
             raise ValueError("renderer= draws no bodies: leave it out with agents_per_world= or bodies=")
 
@@ -392,13 +387,11 @@ class EnvConfig:
         """Return the preparer of the scenes' navmeshes and episodes, which are sampled by the task's sampler.
 
         Raises:
-            ValueError: The actions or other keywords are for walking agents and the task is for flying ones, or vice
-                versa.
+            ValueError: The actions or other keywords are not for the agents of the task.
         """
         sampler = self.components.task.sampler
         episodes = self.episode_settings
-        cameras = self.rig.cameras.values() if self.rig.keys else ()  # blind agents carry none
-        check_flight(self.action_kind, sampler, cameras, self.noise is not None, self.geodesic)
+        self.action_kind.check_batch(self, sampler)
         return NavigationPreparer(
             settings=self.navmesh_settings,
             episode_file=None if episodes.file is None else Path(episodes.file),
@@ -436,7 +429,7 @@ class EnvConfig:
             bodies=bool(self.bodies) or self.team.most > 1,
             detour=is_detour(self.geodesic),
             noise=bool(self.rig.noise),
-            flies=isinstance(preparer.sampler, FlightEpisodes),
+            moving=self.action_kind.workload,
         )
         return make_library(
             sources,
@@ -578,7 +571,7 @@ def bytes_per_environment(config: EnvConfig) -> int:
     """Return the minimum main memory, in bytes, that one environment of a batch needs."""
     arrays = [*arrays_of(agent_state(1)).values(), *arrays_of(episode_state(1)).values()]
     kept = config.delays.nbytes
-    arrays += agents_of(config.action_kind, 1).buffers(1).values()
+    arrays += config.action_kind.buffers(1).values()
     state = _COPIES * sum(array.nbytes for array in arrays) + config.components.buffers_nbytes() + kept
     rig = config.rig
     views = _VIEW_BYTES * max(1, sum(len(group.cameras) for group in rig.groups))

@@ -11,7 +11,7 @@ from gym_batchnav.actions.api import MAX_PITCH
 from gym_batchnav.env.arguments import indices_of
 from gym_batchnav.env.config import check_choice
 from gym_batchnav.episodes.schedule import EPISODE_ORDERS
-from gym_batchnav.library.prepare import AnyNavigation
+from gym_batchnav.library.prepare import Navigation
 from gym_batchnav.navmesh.record import MAX_COORDINATE
 from gym_batchnav.state import AgentState, EpisodeState, StateLayout, check_values, locked
 from gym_batchnav.system.extras import needs_extra
@@ -134,7 +134,7 @@ class BatchState:
         raise TypeError("BatchState cannot be pickled: pack() of the batch's functional() makes an array of it")
 
 
-def check_fits(parts: Mapping[str, Mapping[str, np.ndarray]], navigations: Sequence[AnyNavigation | None]) -> None:
+def check_fits(parts: Mapping[str, Mapping[str, np.ndarray]], navigations: Sequence[Navigation | None]) -> None:
     """Check the values of a state that comes from outside before kernels read them.
 
     Args:

@@ -33,10 +33,9 @@ class EnvId:
 
 def _of_dronenav(given: Keywords) -> dict[str, Any]:
     """Return the actions and a camera at the centre of the body."""
-    from gym_batchnav.actions.flight import FlightActions
     from gym_batchnav.geometry import Camera
 
-    return {"actions": FlightActions(), "camera": Camera(eye_height=0.0)}
+    return {"actions": "flight", "camera": Camera(eye_height=0.0)}
 
 
 def _of_imagenav(given: Keywords) -> dict[str, Any]:
@@ -65,13 +64,13 @@ def _of_team(given: Keywords) -> dict[str, Any]:
 
 
 _POINTNAV = "gym_batchnav.task.pointnav:PointNav"
-_DRONENAV = "gym_batchnav.task.dronenav:DroneNav"
+_DRONENAV = "gym_batchnav.flight.task:DroneNav"
 IDS: Mapping[str, EnvId] = {
     "PointNav": EnvId(_POINTNAV),
     "PointNavScan": EnvId(_POINTNAV, wrapper="gym_batchnav.env.flat:ScanObservation"),
     "PointNavImage": EnvId(_POINTNAV, wrapper="gym_batchnav.env.flat:ImageObservation"),
     "DroneNav": EnvId(_DRONENAV, defaults=_of_dronenav),
-    "DroneNavScan": EnvId(_DRONENAV, defaults=_of_dronenav, wrapper="gym_batchnav.env.flat_flight:FlightScan"),
+    "DroneNavScan": EnvId(_DRONENAV, defaults=_of_dronenav, wrapper="gym_batchnav.flight.scan:FlightScan"),
     "Explore": EnvId("gym_batchnav.task.explore:Explore"),
     "Flee": EnvId("gym_batchnav.task.explore:Flee"),
     "ImageNav": EnvId("gym_batchnav.task.imagenav:ImageNav", 1000, _of_imagenav),

@@ -11,7 +11,6 @@ import numpy as np
 from gymnasium.spaces import Discrete
 
 from gym_batchnav.actions.api import MAX_PITCH, Actions, check_commands
-from gym_batchnav.actions.choice import agents_of
 from gym_batchnav.actions.discrete import DiscreteActions
 from gym_batchnav.actions.noise import ActuationNoise
 from gym_batchnav.env.functional import BatchState, check_fits
@@ -20,7 +19,7 @@ from gym_batchnav.episodes.episode_set import EpisodeSet
 from gym_batchnav.episodes.schedule import EpisodeSchedule
 from gym_batchnav.geometry import wrap_angle
 from gym_batchnav.library.library import SceneLibrary
-from gym_batchnav.library.prepare import AnyNavigation, NavigationPreparer
+from gym_batchnav.library.prepare import Navigation, NavigationPreparer
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.state import StateBlock, StepOutcome, checked_parts, write_arrays
 from gym_batchnav.system.process import claim_process, num_processors
@@ -58,7 +57,7 @@ class Simulator:
         begun: [N] bool, whether each agent has begun an episode since the last seeding.
         schedule: Chooses the next episodes.
         navigations: The navmesh, tables and episodes of the scene in every slot, None for an empty one.
-        navmeshes: The kernels' view of all slots; FlightAgents for actions that fly.
+        navmeshes: The kernels' view of all slots, made by the actions.
         worlds: The worlds that agents share with other bodies; None if each agent is alone.
     """
 
@@ -85,22 +84,21 @@ class Simulator:
         self.sliding = sliding
         self.geodesic = geodesic
         self._check_buffers = check_buffers
-        self.navmeshes = agents_of(self.actions, library.num_slots)
         arrays = world_arrays(num_agents, team, bodies)
         if num_processors() < numba.config.NUMBA_NUM_THREADS:  # type: ignore[attr-defined]
             numba.set_num_threads(min(num_processors(), numba.get_num_threads()))  # it knows no quota of a container
-        self.state = StateBlock(num_agents, {**buffers, **self.navmeshes.buffers(num_agents)}, arrays)
+        self.state = StateBlock(num_agents, {**buffers, **self.actions.buffers(num_agents)}, arrays)
         self.agents = self.state.agents
         self.episodes = self.state.episodes
         self.buffers = self.state.buffers
-        self.navmeshes.use_buffers(self.buffers)
+        self.navmeshes = self.actions.make_agents(library.num_slots, self.buffers)
         self.episodes.seed[:] = np.random.SeedSequence().generate_state(num_agents, np.uint64)
         self.agents.position[:] = np.nan
         self.agents.heading[:] = np.nan
         self.begun = np.zeros(num_agents, bool)
         self.schedule = EpisodeSchedule([0], episode_order, rotates=library.rotates)
         self._outcome = StepOutcome(np.zeros(num_agents, np.float32), np.zeros(num_agents, bool))
-        self.navigations: list[AnyNavigation | None] = [None] * library.num_slots
+        self.navigations: list[Navigation | None] = [None] * library.num_slots
         self.worlds = None
         if arrays is not None:
             seconds = float(getattr(self.actions, "time_step", STEP_SECONDS))
@@ -115,7 +113,7 @@ class Simulator:
 
     # The scenes in the slots
 
-    def navigation(self, slot: int) -> AnyNavigation:
+    def navigation(self, slot: int) -> Navigation:
         """Return the navmesh, tables and episodes of the scene in a slot.
 
         Raises:
@@ -363,7 +361,7 @@ class Simulator:
         """
         parts = checked_parts(self.state.parts, state)
         check_fits(parts, self.navigations)
-        self.navmeshes.check_buffers(parts["buffers"])
+        self.actions.check_buffers(parts["buffers"])
         self._check_buffers(parts["buffers"])
         return parts
 

@@ -10,7 +10,7 @@ from gym_batchnav.episodes.episode_set import EpisodeSet, episode_set
 from gym_batchnav.episodes.objects import nearest_goals
 from gym_batchnav.navmesh.agents import NavMeshAgents
 from gym_batchnav.navmesh.kernels.blocks import Places, detour_blocks
-from gym_batchnav.navmesh.kernels.corridor import MAX_CORRIDOR, MAX_NODES
+from gym_batchnav.navmesh.kernels.detour_path import MAX_CORRIDOR, MAX_NODES
 from gym_batchnav.navmesh.kernels.tables import NavigationTables
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.system.notices import warn_user
@@ -82,7 +82,7 @@ def fit_object_episodes(episodes: EpisodeSet, navmesh: NavMesh, where: str) -> E
 def measure_like_detour(episodes: EpisodeSet, navmesh: NavMesh, tables: NavigationTables, where: str) -> EpisodeSet:
     """Replace the lengths of all legs by those that Detour finds, and leave out episodes for which it finds no path.
 
-    Detour gives up on large navmeshes; see ``navmesh.kernels.corridor``. The nearest goals remain the exact ones.
+    Detour gives up on large navmeshes; see ``navmesh.kernels.detour_path``. The nearest goals remain the exact ones.
 
     Args:
         episodes: The episodes.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from importlib import import_module
 from typing import Any, Protocol
 
 import numpy as np
 
 from gym_batchnav.episodes.episode_set import EpisodeSet
-from gym_batchnav.episodes.flight import FlightEpisodes
 from gym_batchnav.episodes.floors import FLOORS, check_floors, floor_islands
 from gym_batchnav.episodes.objects import CATEGORIES, ViewRules, find_instances, sample_object_episodes
 from gym_batchnav.episodes.sampling import sample_episodes, sample_tours
@@ -23,6 +23,9 @@ class EpisodeSampler(Protocol):
 
     Equal samplers share their results, so write your own as a frozen dataclass. The episodes of your own sampler are
     sampled in the process that steps, maybe in a thread, and are not stored in the cache.
+
+    A sampler for agents that do not walk, whose ``Actions`` have another ``make_agents``, also has
+    ``prepare(scene, navmesh, num_episodes, cache)``, which returns the scene's ``Navigation``.
     """
 
     def sample(self, scene: Scene, navmesh: NavMesh, num_episodes: int, rng: np.random.Generator) -> EpisodeSet:
@@ -145,12 +148,12 @@ def sorted_aliases(aliases: Any, categories: Sequence[str]) -> tuple[tuple[str, 
 
 
 _SHOWN = 20  # categories of a scene in an error
-_KINDS: tuple[type[Any], ...] = (PointEpisodes, TourEpisodes, ObjectEpisodes, FlightEpisodes)
+_PACKAGE = __name__.partition(".")[0]
 
 
 def is_rebuildable(sampler: EpisodeSampler) -> bool:
     """Return whether a sampler is one of this package, which its values describe."""
-    return type(sampler) in _KINDS
+    return type(sampler).__module__.partition(".")[0] == _PACKAGE
 
 
 def with_floors(sampler: EpisodeSampler, floors: str | None) -> EpisodeSampler:
@@ -171,13 +174,12 @@ def sampler_to_json(sampler: EpisodeSampler) -> dict[str, Any] | None:
         return None
     values = asdict(sampler)  # type: ignore[call-overload]  # all are dataclasses
     plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}
-    return {"kind": type(sampler).__name__, **plain}
+    return {"module": type(sampler).__module__.removeprefix(_PACKAGE), "kind": type(sampler).__name__, **plain}
 
 
 def sampler_from_json(values: Mapping[str, Any]) -> EpisodeSampler:
     """Return the sampler that ``sampler_to_json`` described."""
-    kind = next(kind for kind in _KINDS if kind.__name__ == values["kind"])
     fields = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
-    del fields["kind"]
-    sampler: EpisodeSampler = kind(**fields)
+    module = import_module(f"{_PACKAGE}{fields.pop('module')}")
+    sampler: EpisodeSampler = getattr(module, fields.pop("kind"))(**fields)
     return sampler

@@ -5,42 +5,37 @@ It has the interface of ``navmesh.agents.NavMeshAgents``, so that a batch can ta
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from gym_batchnav.flight.air import Air
-from gym_batchnav.flight.kernels.fly import (
-    Bodies,
-    Body,
-    Targets,
-    course_blocks,
-    fly_blocks,
-)
+from gym_batchnav.flight.kernels.fly import Bodies, Body, Dynamics, Targets, course_blocks, fly_blocks
 from gym_batchnav.navmesh.agents import expect_array, run_blocks
-from gym_batchnav.state import AgentState, FlightCommands, StepOutcome, check_values
+from gym_batchnav.state import AgentState, StepOutcome
 
 BLOCK = 4  # agents that a thread takes at a time
 PARALLEL_FROM = 16  # agents in a scene, which take about 10 us each
 VELOCITY = "flight_velocity"  # name of the velocities in the buffers of a batch
 
 
-@dataclass(frozen=True, slots=True)
-class Dynamics:
-    """The motion of a flying agent: its velocity approaches the one commanded, ``v' = response (target - v)``.
+class FlightCommands(NamedTuple):
+    """The motion of every flying agent in a step: its velocity approaches the one given here.
 
-    Attributes:
-        response: 1 / s.
-        max_speed: Metres per second.
-        time_step: Duration of a step, seconds.
-        substeps: Parts of a step, in each of which the direction of a command is constant.
+    Velocities are those in the frame of the body, which turns at a constant rate in the step.
     """
 
-    response: float
-    max_speed: float
-    time_step: float
-    substeps: int
+    turn: np.ndarray  # [N] float64, radians, left positive
+    forward: np.ndarray  # [N] float64, metres per second
+    up: np.ndarray  # [N] float64, metres per second
+    side: np.ndarray  # [N] float64, metres per second to the right
+    stop: np.ndarray  # [N] bool, whether STOP is called
+    look: np.ndarray | None = None  # [N] float64, radians by which the cameras tilt up; None if they cannot tilt
+
+    @property
+    def targets(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Forward, up, side and turn."""
+        return self.forward, self.up, self.side, self.turn
 
 
 class FlightAgents:
@@ -53,29 +48,17 @@ class FlightAgents:
     Args:
         num_slots: K.
         dynamics: The agents' dynamics.
+        velocity: [N, 3] float32, metres per second; written in place.
 
     Attributes:
         dynamics: The agents' dynamics.
-        velocity: [N, 3] float32, metres per second, after ``use_buffers`` has been called.
+        velocity: [N, 3] float32, metres per second.
     """
 
-    def __init__(self, num_slots: int, dynamics: Dynamics) -> None:
+    def __init__(self, num_slots: int, dynamics: Dynamics, velocity: np.ndarray) -> None:
         self.dynamics = dynamics
-        self.velocity = np.zeros((0, 3), np.float32)
+        self.velocity = velocity
         self._air: list[Air | None] = [None] * num_slots
-
-    def buffers(self, num_agents: int) -> dict[str, np.ndarray]:
-        """Return the arrays [N, ...] that belong to the agents' state, zero where an episode begins."""
-        return {VELOCITY: np.zeros((num_agents, 3), np.float32)}
-
-    def check_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
-        """Raise ValueError if agents are faster than they can be."""
-        most = 1.01 * self.dynamics.max_speed  # of each component, after rounding
-        check_values(VELOCITY, buffers[VELOCITY], -most, most)
-
-    def use_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
-        """Keep the agents' state in arrays like those of ``buffers``, which are written in place from now on."""
-        self.velocity = buffers[VELOCITY]
 
     def set_slot(self, slot: int, tables: Air) -> None:
         """Install the air of a scene in a slot."""
@@ -108,8 +91,7 @@ class FlightAgents:
             sliding: Slide along surfaces; False stops at them.
 
         Raises:
-            TypeError: If an array has another dtype, shape or memory layout than stated, or the velocities are those of
-                another number of agents.
+            TypeError: If an array has another dtype, shape or memory layout than stated.
         """
         position = agents.position
         size = len(agents.slot)
@@ -119,25 +101,15 @@ class FlightAgents:
         expect_array("active", active, np.bool_, (size,))
         expect_array("moved", outcome.moved, np.float32, (size,))
         expect_array("collided", outcome.collided, np.bool_, (size,))
-        if self.velocity.shape != position.shape:
-            raise TypeError(f"velocity is {self.velocity.shape}: call use_buffers with arrays of {size} agents")
         expect_array("velocity", self.velocity, np.float32, (size, 3))
         outcome.moved[:] = 0
         outcome.collided[:] = False
-        dynamics = self.dynamics
         targets = Targets(*(np.ascontiguousarray(one, np.float64) for one in commands.targets))
         for name, target in targets._asdict().items():
             expect_array(name, target, np.float64, (size,))
         bodies = Bodies(position, self.velocity, agents.heading, outcome.moved, outcome.collided)
         for air, rows in self._groups(agents.slot):
-            body = Body(
-                float(air.radius),
-                float(dynamics.response),
-                float(dynamics.max_speed),
-                float(dynamics.time_step),
-                int(dynamics.substeps),
-                bool(sliding),
-            )
+            body = Body(float(air.radius), self.dynamics, bool(sliding))
             arguments = (rows, air.surfaces, air.voxels, targets, body, active, bodies)
             run_blocks(fly_blocks, BLOCK, len(rows), len(rows) >= PARALLEL_FROM, *arguments)
 

@@ -18,7 +18,6 @@ from gym_batchnav.episodes.fitting import (
     is_near,
     measure_like_detour,
 )
-from gym_batchnav.episodes.flight import FlightEpisodes
 from gym_batchnav.episodes.habitat import (
     FileState,
     content_of,
@@ -29,15 +28,13 @@ from gym_batchnav.episodes.habitat import (
 )
 from gym_batchnav.episodes.habitat_objects import read_object_episodes
 from gym_batchnav.episodes.samplers import EpisodeSampler, ObjectEpisodes, PointEpisodes, is_rebuildable
-from gym_batchnav.flight.navigation import FlightNavigation, flight_digest, prepare_flight
 from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.library.loader import SceneRefused, reason_of
 from gym_batchnav.library.shipped import ShippedTables, shipped_tables
 from gym_batchnav.navmesh.kernels.layout import Drops
 from gym_batchnav.navmesh.kernels.tables import NavigationTables
 from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
-from gym_batchnav.navmesh.methods import is_detour
-from gym_batchnav.navmesh.record import NAVMESH_ARRAYS, NavMeshData
+from gym_batchnav.navmesh.record import NAVMESH_ARRAYS, NavMeshData, is_detour
 from gym_batchnav.scene.habitat.dataset import scene_name
 from gym_batchnav.scene.scene import Scene
 from gym_batchnav.scene.simplify import digest_of_geometry, digest_of_whole_geometry
@@ -52,10 +49,14 @@ _sampler_digest = partial(code_digest, "episodes/floors.py", without=("navmesh/b
 _other_sampler_digest = partial(code_digest, "episodes/samplers.py", without=("navmesh/build/",), packages=_COMPILERS)
 
 
-def makers_digest() -> str:
+def makers_digest(sampler: EpisodeSampler) -> str:
     """Return a digest of the code on which the cached navmesh, distances, visible floor and episodes depend."""
     ground = (_builder_digest(), _geodesics_digest(), _floor_digest())
-    digests = (*ground, _sampler_digest(), _other_sampler_digest(), flight_digest())
+    sampling = _other_sampler_digest()  # a user's own sampler is stored nowhere
+    if is_rebuildable(sampler):
+        module = type(sampler).__module__.partition(".")[2].replace(".", "/")
+        sampling = code_digest(f"{module}.py", without=("navmesh/build/",), packages=_COMPILERS)
+    digests = (*ground, sampling)
     return hashlib.sha256(" ".join(digests).encode()).hexdigest()
 
 
@@ -88,9 +89,6 @@ class Navigation:
         return self.tables.nbytes + self.episode_set.nbytes + own
 
 
-AnyNavigation = Navigation | FlightNavigation
-
-
 @dataclass(frozen=True, slots=True)
 class NavigationPreparer:
     """A callable that prepares scenes for a task, for the scene library.
@@ -116,10 +114,14 @@ class NavigationPreparer:
     sampler: EpisodeSampler = field(default=PointEpisodes())
     geodesic: str = "exact"
 
-    def __call__(self, scene: Scene) -> AnyNavigation:
+    def __call__(self, scene: Scene) -> Navigation:
         """Prepare one scene."""
-        if isinstance(self.sampler, FlightEpisodes):
-            return self._flight(scene, self.sampler)
+        prepare = getattr(self.sampler, "prepare", None)
+        if prepare is not None:
+            if self.episode_file is not None:
+                raise ValueError(_no_file(self.episode_file, self.sampler))
+            prepared: Navigation = prepare(scene, self._own_navmesh(scene), self.num_episodes, self.cache)
+            return prepared
         navmesh = self._own_navmesh(scene)
         shipped = shipped_tables(scene, navmesh)
         drops = self._measured(scene, navmesh, shipped)
@@ -140,13 +142,6 @@ class NavigationPreparer:
     def reads_shipped_episodes(self) -> bool:
         """Whether shipped scenes run with the episodes that are shipped with them."""
         return self.episode_file is None and type(self.sampler) is PointEpisodes
-
-    def _flight(self, scene: Scene, sampler: FlightEpisodes) -> FlightNavigation:
-        """Prepare one scene for flying agents."""
-        if self.episode_file is not None:
-            raise ValueError(f"episodes='{self.episode_file}': no file can be read for {sampler!r}: leave it out")
-        navmesh = self._own_navmesh(scene)
-        return prepare_flight(scene, navmesh, _content_of(navmesh), sampler, self.num_episodes, self.cache)
 
     def ground(self, scene: Scene) -> tuple[NavMesh, Drops]:
         """Return the navmesh of a scene, and the distances of the visible floor below it."""
@@ -184,7 +179,7 @@ class NavigationPreparer:
                 raise SceneRefused(scene.name, reason_of(error)) from error
         objects = isinstance(self.sampler, ObjectEpisodes) and not self.sampler.per_instance
         if not points and not objects:
-            raise ValueError(f"episodes='{file}': no file can be read for {self.sampler!r}: leave the file out")
+            raise ValueError(_no_file(file, self.sampler))
         categories = self.sampler.categories if isinstance(self.sampler, ObjectEpisodes) else None
         origin = f"episodes='{file}'" if self.episode_file else f"'{file}'"
         aliases = (scene.name, str(scene.metadata.get("path", "")))
@@ -205,6 +200,10 @@ class NavigationPreparer:
             raise ValueError(f"{origin} has no episode for scene {scene.name!r}: it has scenes {known}")
         fit = fit_episodes if categories is None else fit_object_episodes
         return fit(by_scene[name], navmesh, where)
+
+
+def _no_file(file: Path, sampler: EpisodeSampler) -> str:
+    return f"episodes='{file}': no file can be read for {sampler!r}: leave the file out"
 
 
 def _dataset_with(file: Path, categories: tuple[str, ...] | None, aliases: tuple[str, ...]) -> dict[str, EpisodeSet]:
@@ -269,7 +268,7 @@ def cached_drops(scene: Scene, navmesh: NavMesh, cache: DiskCache | None) -> Dro
     """Return the distances of the visible floor below a navmesh, from the cache or measured and stored there."""
     if cache is None:
         return navmesh.drops(scene.vertices, scene.triangles)
-    key = f"drops-{_floor_digest()}-{digest_of_geometry(scene)}-{_content_of(navmesh)}-{navmesh.settings!r}"
+    key = f"drops-{_floor_digest()}-{digest_of_geometry(scene)}-{content_of_navmesh(navmesh)}-{navmesh.settings!r}"
     arrays = cache.load(key)
     if arrays is not None:
         try:
@@ -317,7 +316,7 @@ def cached_episodes(
 
 def _episodes_key(scene: Scene, navmesh: NavMesh, num_episodes: int, sampler: EpisodeSampler) -> str:
     """Return the key of a sampler's episodes in the cache."""
-    content = f"{sampler!r}-{num_episodes}-{digest_of_geometry(scene)}-{_content_of(navmesh)}-{scene.name}"
+    content = f"{sampler!r}-{num_episodes}-{digest_of_geometry(scene)}-{content_of_navmesh(navmesh)}-{scene.name}"
     if isinstance(sampler, PointEpisodes):
         return f"episodes-{_sampler_digest()}-{content}"
     return f"episodes-{_other_sampler_digest()}-{_objects_of(scene)}-{content}"
@@ -364,7 +363,7 @@ def _check_episodes(episodes: EpisodeSet, navmesh: NavMesh) -> None:
         raise ValueError("some have no path of that length on the navmesh")
 
 
-def _content_of(navmesh: NavMesh) -> str:
+def content_of_navmesh(navmesh: NavMesh) -> str:
     """Return the SHA-256 of a navmesh's arrays."""
     content = hashlib.sha256()
     for name in NAVMESH_ARRAYS:
@@ -382,7 +381,7 @@ def recall_geodesics(navmesh: NavMesh, cache: DiskCache | None, shipped: Shipped
         return
     if cache is None:
         return
-    key = f"geodesics-{_geodesics_digest()}-{_content_of(navmesh)}"
+    key = f"geodesics-{_geodesics_digest()}-{content_of_navmesh(navmesh)}"
     arrays = cache.load(key)
     if arrays is not None:
         try:

@@ -15,16 +15,14 @@ from pathlib import Path
 
 import numpy as np
 
+from gym_batchnav.actions.choice import ACTIONS, make_actions
 from gym_batchnav.episodes.normal import truncated_normal
-from gym_batchnav.flight.agents import Dynamics, FlightAgents
-from gym_batchnav.flight.air import find_air
 from gym_batchnav.geometry import Camera, view_matrices
 from gym_batchnav.lenses import Fisheye
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.library.sources import assets_dir
 from gym_batchnav.navmesh.agents import NavMeshAgents
 from gym_batchnav.navmesh.build.contours import merge_holes
-from gym_batchnav.navmesh.kernels.crowd import Crowd
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.noise.depth import RedwoodNoise, encode_depth
 from gym_batchnav.noise.rgb import GaussianNoise, PoissonNoise, SpeckleNoise
@@ -32,7 +30,7 @@ from gym_batchnav.render.api import RENDERERS, SENSOR_FORMATS, SENSORS, is_embre
 from gym_batchnav.render.interleave import NUM_GOAL_VALUES, interleave
 from gym_batchnav.scene.load import load_scene
 from gym_batchnav.scene.scene import MASK
-from gym_batchnav.state import AgentState, Commands, FlightCommands, StepOutcome, agent_state
+from gym_batchnav.state import AgentState, Commands, StepOutcome, agent_state
 from gym_batchnav.system.compilation import Compiled, Workload, compile_ahead
 
 _SMALL_SCENE = "apartment_4"  # the shipped scene with the smallest navmesh
@@ -57,10 +55,12 @@ def warm_up(processes: int | None = None, renderer: str = "auto") -> Compiled:
     if is_embree_installed():
         drawing += [_drawing("embree", colors, bodies, True) for colors in (True, False) for bodies in (False, True)]
         drawing.append(_MASKS)
+    moving = [make_actions(name).workload for name in ACTIONS]
     return compile_ahead(
         [
             *(*drawing, _PREPARING, _BUILDING, _QUERYING, _WALKING, _FOLLOWING, _STROLLING, _CROWDS),
-            *(_DETOUR, _READING, _NOISE, _IMAGE_NOISE, _JOINING, _FLYING),
+            *(_DETOUR, _READING, _NOISE, _IMAGE_NOISE, _JOINING),
+            *(work for work in moving if work is not None),
             Workload("maps of what agents see", "gym_batchnav.mapping.sensors:map_small_image"),
         ],
         processes,
@@ -78,7 +78,7 @@ def warm_up_batch(
     bodies: bool = False,
     detour: bool = False,
     noise: bool = False,
-    flies: bool = False,
+    moving: Workload | None = None,
 ) -> None:
     """Compile the kernels of a batch of agents in scenes with navmeshes.
 
@@ -93,7 +93,7 @@ def warm_up_batch(
         bodies: Whether several bodies share a world.
         detour: Whether distances are measured as Detour does.
         noise: Whether images get noise.
-        flies: Whether the agents fly.
+        moving: ``Actions.workload`` of the agents.
     """
     colors = "rgb" in sensors
     workloads = [_drawing(renderer, True, bodies)] if colors or pictures else []
@@ -103,7 +103,7 @@ def warm_up_batch(
         workloads.append(_drawing("embree", colors or pictures, bodies, True))
     if prepares:
         workloads.append(_PREPARING)
-    workloads.append(_FLYING if flies else _WALKING)
+    workloads.append(_WALKING if moving is None else moving)
     optional = {_DETOUR: detour, _IMAGE_NOISE: noise, _FOLLOWING: follows, _QUERYING: samples}
     optional.update(dict.fromkeys((_CROWDS, _STROLLING), bodies))
     compile_ahead([*workloads, *(work for work, needed in optional.items() if needed)])
@@ -203,27 +203,6 @@ def stroll_nowhere() -> None:
     NavMeshAgents(1).next_walk(state.slot, state.polygon, state.position, np.zeros(1, np.int32), longest=0.25)
 
 
-def separate_nobody() -> None:
-    """Separate the bodies of a world that rests."""
-    state = _nobody()
-    flags = np.zeros((1, 1), bool)
-    before, after = state.polygon[None], state.polygon[None].copy()
-    positions = state.position[None], state.position[None].copy()
-    crowd = Crowd(
-        slots=np.full(1, -1, np.int32),
-        present=flags,
-        fixed=flags[0],
-        radius=np.ones(1),
-        height=1.0,
-        old_polygon=before,
-        old_position=positions[0],
-        polygon=after,
-        position=positions[1],
-        touched=flags.copy(),
-    )
-    NavMeshAgents(1).separate(crowd)
-
-
 def measure_like_detour_nowhere() -> None:
     """Measure distances as Detour does: of an agent in an empty slot, and on a shipped navmesh."""
     state = _nobody()
@@ -232,27 +211,6 @@ def measure_like_detour_nowhere() -> None:
     navmesh, points = _small_navmesh()
     navmesh.geodesic_distance(points, points[::-1], method="detour")
     navmesh.shortest_path(points[0], points[1], method="detour")
-
-
-def fly_in_small_room() -> None:
-    """Find the air of a small room, and fly an agent there."""
-    corners = _ROOM[_FLOOR]
-    floor = np.random.default_rng(0).uniform(0.2, 3.8, (50, 3)).astype(np.float32) * np.array([1, 0, 1], np.float32)
-    air = find_air(corners, floor, 0.3, 0.3)
-    air = air.with_goals(air.random_points(1, np.random.default_rng(0)))
-    air.is_free(air.fields.goals)
-    air.distance(air.fields.goals, np.zeros(1, np.int32))
-    air.shortest_path(air.fields.goals[0], 0)
-    agents = FlightAgents(1, Dynamics(5.0, 1.0, 0.2, 1))
-    agents.use_buffers(agents.buffers(1))
-    agents.set_slot(0, air)
-    state = _nobody()
-    flags = np.zeros(1, bool)
-    still = np.zeros(1)
-    metres = np.zeros(1, np.float32)
-    outcome = StepOutcome(metres, flags.copy())
-    agents.step(FlightCommands(still, still, still, still, flags), state, flags, outcome, sliding=True)
-    agents.distance(state.slot, state.polygon, state.position, np.zeros(1, np.int32), metres)
 
 
 def draw_noise() -> None:
@@ -298,9 +256,8 @@ _MASKS = Workload("drawing masked triangles", draw_small_scene, ("embree", True,
 _WALKING = Workload("walking", walk_nowhere)
 _FOLLOWING = Workload("following", follow_nowhere)
 _STROLLING = Workload("walking on shortest paths", stroll_nowhere)
-_CROWDS = Workload("bodies that meet", separate_nobody)
+_CROWDS = Workload("bodies that meet", "gym_batchnav.worlds.crowd:separate_nobody")
 _DETOUR = Workload("Detour's distances", measure_like_detour_nowhere)
-_FLYING = Workload("flying", fly_in_small_room)
 _NOISE = Workload("noise of motors", draw_noise)
 _IMAGE_NOISE = Workload("noise of images", add_image_noise)
 _JOINING = Workload("images of several channels", join_small_images)

@@ -119,6 +119,7 @@ class PreparationWorker:
         self.child = Child("the process that prepares scenes", dict.fromkeys(_ONE_THREAD, "1"))
         self._preparer = preparer
         self._disk = disk
+        self._sampler = preparer.sampler
         self._request = {
             "settings": None if preparer.settings is None else asdict(preparer.settings),
             "num_episodes": preparer.num_episodes,
@@ -253,7 +254,9 @@ class PreparationWorker:
     def _mark(self, recipe: Mapping[str, Any]) -> str:
         """Return the key of the entry that marks a scene as prepared."""
         asked = {name: value for name, value in self._request.items() if name not in ("cache_dir", "max_bytes")}
-        return f"prepared {makers_digest()} {json.dumps(asked, sort_keys=True)} {recipe_from(recipe).key()}"
+        return (
+            f"prepared {makers_digest(self._sampler)} {json.dumps(asked, sort_keys=True)} {recipe_from(recipe).key()}"
+        )
 
 
 def prepare_scene(

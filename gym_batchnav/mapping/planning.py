@@ -9,6 +9,7 @@ import numpy as np
 from numba import njit
 
 from gym_batchnav.mapping.drawing import BLOCKED, BUMPED, Maps, Poses, cell_of
+from gym_batchnav.navmesh.kernels.heap import pop, rise
 from gym_batchnav.system.jit import ENTRY, INNER, SMALL, to_int64
 from gym_batchnav.system.parallel import for_each
 
@@ -45,42 +46,6 @@ class Paths(NamedTuple):
     reach: float
 
 
-@njit(**INNER)
-def push(heap: np.ndarray, size: int, entry: int) -> Any:
-    """Add an entry to a binary heap; return its new size."""
-    place = size
-    while place > 0:
-        parent = (place - 1) // 2
-        if heap[parent] <= entry:
-            break
-        heap[place] = heap[parent]
-        place = parent
-    heap[place] = entry
-    return size + 1
-
-
-@njit(**INNER)
-def pop(heap: np.ndarray, size: int) -> Any:
-    """Move the least entry to the end of a heap; return the size without it."""
-    least = heap[0]
-    size -= 1
-    entry = heap[size]
-    place = 0
-    while True:
-        child = 2 * place + 1
-        if child >= size:
-            break
-        if child + 1 < size and heap[child + 1] < heap[child]:
-            child += 1
-        if heap[child] >= entry:
-            break
-        heap[place] = heap[child]
-        place = child
-    heap[place] = entry
-    heap[size] = least
-    return size
-
-
 @njit(**SMALL)
 def least_cost(x: int, z: int, to_x: int, to_z: int) -> Any:
     """Return the cost between two cells on an empty map."""
@@ -90,8 +55,8 @@ def least_cost(x: int, z: int, to_x: int, to_z: int) -> Any:
 
 
 @njit(**SMALL)
-def entry_of(cost: int, least: int, cell: int) -> Any:
-    """Return a cell's entry in the heap, whose least entry comes first.
+def key_of(cost: int, least: int, cell: int) -> Any:
+    """Return a cell's key in the heap.
 
     From the highest bits: the least cost of a path through the cell, the part of it between the cell and the agent,
     and the cell's number.
@@ -122,30 +87,34 @@ def plan(cells: np.ndarray, x: int, z: int, goal_x: int, goal_z: int, path: np.n
     side = to_int64(cells.shape[0])
     costs = np.full(side * side, _UNREACHED, np.int32)
     parents = np.empty(side * side, np.int32)
-    heap = np.empty(2 * side * side, np.int64)
+    keys = np.empty(side * side, np.int64)
+    heap = np.empty(side * side, np.int32)
+    place = np.empty(side * side, np.int32)
     agent = z * side + x
     goal = goal_z * side + goal_x
     costs[goal] = 0
-    size = push(heap, to_int64(0), entry_of(to_int64(0), least_cost(goal_x, goal_z, x, z), goal))
+    heap[0] = goal
+    size = to_int64(1)
     while size > 0:
-        size = pop(heap, size)
-        node = to_int64(heap[size] & (2**_CELL_BITS - 1))
+        node = pop(heap, place, keys, size)
+        size -= 1
         if node == agent:
             break
         node_z = node // side
         node_x = node % side
-        if heap[size] > entry_of(to_int64(costs[node]), least_cost(node_x, node_z, x, z), node):
-            continue  # it was reached at less cost since
         entering = cost_of(cells, node_x, node_z)  # on the way from the agent
         for other_z in range(max(node_z - 1, 0), min(node_z + 2, side)):
             for other_x in range(max(node_x - 1, 0), min(node_x + 2, side)):
                 other = other_z * side + other_x
                 step = STRAIGHT if other_x == node_x or other_z == node_z else DIAGONAL
                 cost = costs[node] + step + entering
-                if cost < costs[other] and size < len(heap):
+                if cost < costs[other]:  # never for a cell that was taken out: least_cost is consistent
+                    is_new = costs[other] == _UNREACHED
                     costs[other] = cost
                     parents[other] = node
-                    size = push(heap, size, entry_of(cost, least_cost(other_x, other_z, x, z), other))
+                    keys[other] = key_of(cost, least_cost(other_x, other_z, x, z), other)
+                    rise(heap, place, keys, size if is_new else to_int64(place[other]), other)
+                    size += is_new
     count = 0
     node = agent
     while node != goal and count < len(path):

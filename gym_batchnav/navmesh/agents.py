@@ -6,7 +6,7 @@ data in place. Blocks of many agents are distributed to threads, which does not 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numba
@@ -23,11 +23,10 @@ from gym_batchnav.navmesh.kernels.blocks import (
     step_blocks,
     walk_blocks,
 )
-from gym_batchnav.navmesh.kernels.crowd import Crowd, separate_blocks
 from gym_batchnav.navmesh.kernels.follow import Stride
 from gym_batchnav.navmesh.kernels.layout import ROW_LENGTH
 from gym_batchnav.navmesh.kernels.tables import NavigationTables
-from gym_batchnav.navmesh.methods import is_detour
+from gym_batchnav.navmesh.record import is_detour
 from gym_batchnav.state import AgentState, Commands, StepOutcome
 from gym_batchnav.system.process import PARALLEL_KERNELS
 
@@ -35,7 +34,6 @@ BLOCK = 64  # agents that a thread takes at a time
 PARALLEL_FROM = 512  # agents; with fewer, starting threads costs more time than it saves
 DETOUR_PARALLEL_FROM = 16  # agents, for Detour's distances, which take about 20 us each
 DETOUR_TURNS = 4  # blocks of agents that a thread takes; each allocates the memory of a search
-WORLD_BLOCK = 8  # worlds that a thread takes at a time
 
 
 class NavMeshAgents:
@@ -47,23 +45,16 @@ class NavMeshAgents:
 
     Args:
         num_slots: K.
+
+    Attributes:
+        table: [K, ROW_LENGTH] int64, the addresses of every slot's arrays, for kernels.
     """
 
     def __init__(self, num_slots: int) -> None:
         if num_slots < 1:
             raise ValueError(f"num_slots={num_slots}: pass 1 or more")
-        self._table = np.zeros((num_slots, ROW_LENGTH), np.int64)
+        self.table = np.zeros((num_slots, ROW_LENGTH), np.int64)
         self._tables: list[NavigationTables | None] = [None] * num_slots  # keep alive what the addresses point to
-
-    def buffers(self, num_agents: int) -> dict[str, np.ndarray]:
-        """Return further arrays [N, ...] of the agents' state by name: none."""
-        return {}
-
-    def check_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
-        """Do nothing; agents that have a further state raise ValueError for values that it cannot have."""
-
-    def use_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
-        """Do nothing; agents that have a further state keep it in these arrays."""
 
     @property
     def num_slots(self) -> int:
@@ -72,12 +63,12 @@ class NavMeshAgents:
 
     def set_slot(self, slot: int, tables: NavigationTables) -> None:
         """Install prepared tables in a slot; from now on its polygon and goal numbers refer to them."""
-        self._table[slot] = tables.row()
+        self.table[slot] = tables.row()
         self._tables[slot] = tables
 
     def clear_slot(self, slot: int) -> None:
         """Empty a slot and release its tables."""
-        self._table[slot] = 0
+        self.table[slot] = 0
         self._tables[slot] = None
 
     def tables(self, slot: int) -> NavigationTables | None:
@@ -118,7 +109,7 @@ class NavMeshAgents:
         if not longest_part > 0:
             raise ValueError(f"longest_part={longest_part}: pass a positive number of metres")
         arguments = (
-            self._table,
+            self.table,
             Moves(commands.turn, commands.forward, commands.side, bool(commands.is_arc), longest_part),
             Places(agents.slot, agents.polygon, agents.position),
             agents.heading,
@@ -127,31 +118,6 @@ class NavMeshAgents:
             outcome,
         )
         run_blocks(step_blocks, BLOCK, size, size >= PARALLEL_FROM, *arguments)
-
-    def separate(self, crowd: Crowd) -> None:
-        """Stop bodies that share a world where they meet, after each of them has moved as if it were alone.
-
-        The result does not depend on the order of a world's bodies. Discs that did not overlap before the step overlap
-        by at most ``MAX_OVERLAP`` after it; those that did overlap no more than before.
-
-        Args:
-            crowd: The bodies before and after the step; ``polygon``, ``position`` and ``touched`` are written.
-
-        Raises:
-            TypeError: If an array has another dtype, shape or memory layout than stated.
-        """
-        worlds = crowd.present.shape
-        size = worlds[0]
-        expect_array("slots", crowd.slots, np.int32, (size,))
-        expect_array("fixed", crowd.fixed, np.bool_, worlds[1:])
-        expect_array("radius", crowd.radius, np.float64, worlds[1:])
-        for name in ("present", "touched"):
-            expect_array(name, getattr(crowd, name), np.bool_, worlds)
-        for name in ("old_polygon", "polygon"):
-            expect_array(name, getattr(crowd, name), np.int32, worlds)
-        for name in ("old_position", "position"):
-            expect_array(name, getattr(crowd, name), np.float32, (*worlds, 3))
-        run_blocks(separate_blocks, WORLD_BLOCK, size, crowd.present.size >= PARALLEL_FROM, self._table, crowd)
 
     def distance(
         self,
@@ -179,7 +145,7 @@ class NavMeshAgents:
         size = _check(slots, polygon, position)
         expect_array("goal_index", goal_index, np.int32, (size,))
         expect_array("out", out, np.float32, (size,))
-        arguments = (self._table, Places(slots, polygon, position), goal_index, out)
+        arguments = (self.table, Places(slots, polygon, position), goal_index, out)
         if method != "exact" and is_detour(method):
             block = -(-size // (DETOUR_TURNS * numba.get_num_threads()))
             run_blocks(detour_blocks, block, size, size >= DETOUR_PARALLEL_FROM, *arguments)
@@ -196,7 +162,7 @@ class NavMeshAgents:
         """
         _check(slots, polygon, position)
         out = position.copy()
-        lower(self._table, Places(slots, polygon, position), out)
+        lower(self.table, Places(slots, polygon, position), out)
         return out
 
     def next_action(
@@ -236,7 +202,7 @@ class NavMeshAgents:
         expect_array("goal_index", goal_index, np.int32, (size,))
         actions = np.empty(size, np.int64)
         arguments = (
-            self._table,
+            self.table,
             Places(slots, polygon, position),
             heading,
             goal_index,
@@ -273,7 +239,7 @@ class NavMeshAgents:
         size = _check(slots, polygon, position)
         expect_array("goal_index", goal_index, np.int32, (size,))
         walks = Walks(*np.empty((3, size)))
-        arguments = (self._table, Places(slots, polygon, position), goal_index, float(longest), bool(sliding), walks)
+        arguments = (self.table, Places(slots, polygon, position), goal_index, float(longest), bool(sliding), walks)
         run_blocks(walk_blocks, BLOCK, size, size >= PARALLEL_FROM, *arguments)
         return walks
 

@@ -15,9 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from gym_batchnav.navmesh.detour_portals import Portal, link_tiles
-from gym_batchnav.navmesh.record import MAX_POINTS, MAX_POLYGONS, NavMeshData, NavMeshSettings
-from gym_batchnav.navmesh.topology import label_islands
+from gym_batchnav.navmesh.record import MAX_POINTS, NavMeshData, NavMeshSettings, label_islands
 from gym_batchnav.system.storage import write_atomically
 
 SET_MAGIC = 0x4D534554
@@ -88,16 +86,15 @@ def read_navmesh(path: str | os.PathLike[str]) -> NavMeshData:
     """Read a navmesh that Habitat, Recast's demo or `write_navmesh` wrote.
 
     A version 1 file holds no settings: the agent and the cell size come from its tile, and the rest are the defaults.
-    Polygons that are not walkable (flag bit 0 clear) are left out. Several tiles become one mesh, in which polygons are
-    divided where those of other tiles touch parts of their edges.
+    Polygons that are not walkable (flag bit 0 clear) are left out.
 
     Raises:
         FileNotFoundError: If there is no such file.
-        ValueError: If the file is not a navmesh, or is damaged or larger than 64 MiB.
+        ValueError: If the file is not a navmesh, or is damaged, of several tiles or larger than 64 MiB.
     """
     try:
-        settings, tiles = _parse(_read_bounded(Path(path)))
-        return _assemble(tiles, settings)
+        settings, tile = _parse(_read_bounded(Path(path)))
+        return _mesh_of(tile, settings)
     except ValueError as error:
         raise ValueError(f"navmesh file '{path}': {error}") from None
 
@@ -114,7 +111,7 @@ def _read_bounded(path: Path) -> bytes:
     return data
 
 
-def _parse(data: bytes) -> tuple[NavMeshSettings | None, list[_Tile]]:
+def _parse(data: bytes) -> tuple[NavMeshSettings | None, _Tile]:
     if len(data) < SET_HEADER.itemsize:
         raise ValueError(f"it has {len(data)} bytes, fewer than its header of {SET_HEADER.itemsize}")
     header = np.frombuffer(data, SET_HEADER, 1)[0]
@@ -122,22 +119,23 @@ def _parse(data: bytes) -> tuple[NavMeshSettings | None, list[_Tile]]:
         raise ValueError(f"it starts with 0x{int(header['magic']) & 0xFFFFFFFF:08x}, not with MSET's magic number")
     if header["version"] not in (1, 2):
         raise ValueError(f"version {header['version']} is not supported, only 1 and 2 are")
+    if header["num_tiles"] != 1:
+        raise ValueError(
+            f"it has {header['num_tiles']} tiles, and only files with one are read: build it as Habitat does, as a "
+            "solo mesh in Recast's demo, or with NavMesh.build"
+        )
     offset = SET_HEADER.itemsize
     settings = None
     if header["version"] == 2:
         settings = _settings(_take(data, offset, SET_SETTINGS, 1, "settings")[0])
         offset += SET_SETTINGS.itemsize
-    tiles = []
-    for index in range(header["num_tiles"]):
-        size = int(_take(data, offset, TILE_ENTRY, 1, f"entry of tile {index}")["size"][0])
-        offset += TILE_ENTRY.itemsize
-        if not 0 < size <= len(data) - offset:
-            raise ValueError(f"tile {index} claims {size} bytes, but only {len(data) - offset} are left")
-        tiles.append(_parse_tile(data[offset : offset + size], index))
-        offset += size
-    if offset != len(data):
-        raise ValueError(f"{len(data) - offset} bytes follow the last tile")
-    return settings, tiles
+    size = int(_take(data, offset, TILE_ENTRY, 1, "entry of its tile")["size"][0])
+    offset += TILE_ENTRY.itemsize
+    if not 0 < size <= len(data) - offset:
+        raise ValueError(f"its tile claims {size} bytes, but only {len(data) - offset} are left")
+    if offset + size != len(data):
+        raise ValueError(f"{len(data) - offset - size} bytes follow its tile")
+    return settings, _parse_tile(data[offset:])
 
 
 def _take(data: bytes, offset: int, dtype: np.dtype, count: int, name: str) -> np.ndarray:
@@ -161,30 +159,30 @@ def _shortest(number: np.float32) -> float:
     return float(str(number))
 
 
-def _parse_tile(data: bytes, index: int) -> _Tile:
-    header = _take(data, 0, TILE_HEADER, 1, f"header of tile {index}")[0]
+def _parse_tile(data: bytes) -> _Tile:
+    header = _take(data, 0, TILE_HEADER, 1, "header of its tile")[0]
     if header["magic"] != TILE_MAGIC or header["version"] != TILE_VERSION:
         raise ValueError(
-            f"tile {index} has magic 0x{int(header['magic']) & 0xFFFFFFFF:08x} and version {header['version']}, "
+            f"its tile has magic 0x{int(header['magic']) & 0xFFFFFFFF:08x} and version {header['version']}, "
             f"not Detour's 0x{TILE_MAGIC:08x} and {TILE_VERSION}"
         )
     counts = {name: int(header[name]) for name in COUNTS}
     if min(counts.values()) < 0:
-        raise ValueError(f"tile {index} has negative counts: {counts}")
+        raise ValueError(f"its tile has negative counts: {counts}")
     expected = TILE_HEADER.itemsize + sum(dtype.itemsize * counts[name] for name, dtype in SECTIONS.items())
     if expected != len(data):
-        raise ValueError(f"tile {index} has {len(data)} bytes, but its counts require {expected}")
+        raise ValueError(f"its tile has {len(data)} bytes, but its counts require {expected}")
     sections = {}
     offset = TILE_HEADER.itemsize
     for name, dtype in SECTIONS.items():
         sections[name] = np.frombuffer(data, dtype, counts[name], offset)
         offset += dtype.itemsize * counts[name]
     tile = _Tile(header, sections)
-    _check(tile, index)
+    _check(tile)
     return tile
 
 
-def _check(tile: _Tile, index: int) -> None:
+def _check(tile: _Tile) -> None:
     """Raise ValueError unless all indices are within the tile and all numbers finite."""
     polygons = tile.sections["polygons"]
     details = tile.sections["details"]
@@ -213,81 +211,40 @@ def _check(tile: _Tile, index: int) -> None:
     )
     for problem, present in problems.items():
         if present:
-            raise ValueError(f"tile {index} has {problem}")
+            raise ValueError(f"it has {problem}")
 
 
-def _assemble(tiles: list[_Tile], settings: NavMeshSettings | None) -> NavMeshData:
-    """Join the tiles into one mesh."""
-    vertices = []
-    polygons = []
-    neighbours = []
-    extra = []
-    triangles = []
-    counts = []
-    portals: list[Portal] = []
-    num_polygons = num_vertices = num_triangles = 0
-    total_vertices = sum(len(tile.sections["vertices"]) for tile in tiles)
-    num_extra = total_vertices
-    for tile in tiles:
-        rows = tile.sections["polygons"]
-        walkable = (rows["flags"] & WALKABLE != 0) & (rows["area_and_type"] >> 6 == 0)
-        local = _local_triangles(tile, walkable)
-        own, across = _own_polygons(rows, walkable)
-        if len(tiles) > 1:
-            portals += _portals(tile, walkable, num_polygons)
-        for row, (corners, detail) in enumerate(
-            zip(own, tile.sections["details"][walkable[: len(tile.sections["details"])]], strict=True)
-        ):
-            size = np.count_nonzero(corners >= 0)
-            table = np.concatenate(
-                [corners[:size] + num_vertices, num_extra + int(detail["vertex_base"]) + np.arange(detail["vertices"])]
-            )
-            if local[row].max() >= len(table):
-                raise ValueError(
-                    f"the detail triangles of polygon {num_polygons + row} refer to vertices that do not exist"
-                )
-            triangles.append(table[local[row]])
-            counts.append(len(local[row]))
-            num_triangles += len(local[row])
-            if num_triangles > MAX_POINTS:  # polygons may refer to the same ones
-                raise ValueError(f"it has more than {MAX_POINTS:,} detail triangles: split the scene")
-        polygons.append(np.where(own >= 0, own + num_vertices, -1))
-        neighbours.append(np.where(across >= 0, across + num_polygons, -1))
-        vertices.append(tile.sections["vertices"])
-        extra.append(tile.sections["detail_vertices"])
-        num_polygons += len(own)
-        num_vertices += len(tile.sections["vertices"])
-        num_extra += len(tile.sections["detail_vertices"])
-    if num_polygons == 0:
+def _mesh_of(tile: _Tile, settings: NavMeshSettings | None) -> NavMeshData:
+    rows = tile.sections["polygons"]
+    vertices = tile.sections["vertices"]
+    walkable = (rows["flags"] & WALKABLE != 0) & (rows["area_and_type"] >> 6 == 0)
+    polygons, neighbours = _own_polygons(rows, walkable)
+    if not len(polygons):
         raise ValueError("it has no walkable polygon")
-    if num_polygons > MAX_POLYGONS:
-        raise ValueError(f"it has {num_polygons:,} polygons, the limit is {MAX_POLYGONS:,}: split the scene")
-    across = np.concatenate(neighbours).astype(np.int32)
-    lower = [tile.header["lower"] for tile in tiles]
-    upper = [tile.header["upper"] for tile in tiles]
-    joined = NavMeshData(
-        vertices=np.concatenate(vertices).astype(np.float32),
-        polygons=np.concatenate(polygons).astype(np.int32),
-        neighbours=across,
-        detail_vertices=np.concatenate(extra).astype(np.float32),
+    triangles = []
+    counts = [0]
+    details = tile.sections["details"][walkable[: len(tile.sections["details"])]]
+    for row, (corners, detail) in enumerate(zip(polygons, details, strict=True)):
+        extra = len(vertices) + int(detail["vertex_base"]) + np.arange(detail["vertices"])
+        table = np.concatenate([corners[corners >= 0], extra])
+        local = _local_triangles(tile, detail, np.count_nonzero(corners >= 0))
+        if local.max() >= len(table):
+            raise ValueError(f"the detail triangles of polygon {row} refer to vertices that do not exist")
+        triangles.append(table[local])
+        counts.append(counts[-1] + len(local))
+        if counts[-1] > MAX_POINTS:  # polygons may refer to the same ones
+            raise ValueError(f"it has more than {MAX_POINTS:,} detail triangles: split the scene")
+    return NavMeshData(
+        vertices=vertices.astype(np.float32),
+        polygons=polygons.astype(np.int32),
+        neighbours=neighbours.astype(np.int32),
+        detail_vertices=tile.sections["detail_vertices"].astype(np.float32),
         detail_triangles=np.concatenate(triangles).astype(np.int32),
-        detail_start=np.concatenate([[0], np.cumsum(counts)]).astype(np.int32),
-        polygon_island=label_islands(across),
-        settings=settings or _tile_settings(tiles[0].header),
-        bounds=np.stack([np.min(lower, axis=0), np.max(upper, axis=0)]),
+        detail_start=np.array(counts, np.int32),
+        polygon_island=label_islands(neighbours),
+        settings=settings or _tile_settings(tile.header),
+        bounds=np.stack([tile.header["lower"], tile.header["upper"]]),
     )
-    return link_tiles(joined, portals, float(tiles[0].header["climb"])) if portals else joined
-
-
-def _portals(tile: _Tile, walkable: np.ndarray, first: int) -> list[Portal]:
-    """Return the edges on the borders of a tile, whose polygons are numbered from ``first``."""
-    rows = tile.sections["polygons"][walkable]
-    used = np.arange(6) < rows["size"][:, None]
-    polygon, edge = np.nonzero(used & (rows["neighbours"] >= PORTAL))
-    sides = rows["neighbours"][polygon, edge] & 0xFF
-    place = int(tile.header["x"]), int(tile.header["y"])
-    found = zip((polygon + first).tolist(), edge.tolist(), sides.tolist(), strict=True)
-    return [Portal(*one, tile=place) for one in found]
 
 
 def _own_polygons(rows: np.ndarray, walkable: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -301,18 +258,14 @@ def _own_polygons(rows: np.ndarray, walkable: np.ndarray) -> tuple[np.ndarray, n
     return np.where(used, own["vertices"].astype(np.int64), -1), across
 
 
-def _local_triangles(tile: _Tile, walkable: np.ndarray) -> list[np.ndarray]:
-    """Return the detail triangles [T, 3] of every walkable polygon; a fan if Recast could not make any."""
-    triangles = tile.sections["detail_triangles"][:, :3]
-    local = []
-    for row in np.flatnonzero(walkable):
-        detail = tile.sections["details"][row]
-        base = int(detail["triangle_base"])
-        count = int(detail["triangles"])
-        size = int(tile.sections["polygons"]["size"][row])
-        fan = np.array([[0, corner, corner + 1] for corner in range(1, size - 1)])
-        local.append(triangles[base : base + count] if count else fan)
-    return local
+def _local_triangles(tile: _Tile, detail: np.void, size: int) -> np.ndarray:
+    """Return the detail triangles [T, 3] of a polygon of some corners; a fan if Recast could not make any."""
+    base = int(detail["triangle_base"])
+    count = int(detail["triangles"])
+    if count:
+        triangles: np.ndarray = tile.sections["detail_triangles"][base : base + count, :3]
+        return triangles
+    return np.array([[0, corner, corner + 1] for corner in range(1, size - 1)])
 
 
 def _tile_settings(header: np.void) -> NavMeshSettings:
@@ -327,42 +280,35 @@ def _tile_settings(header: np.void) -> NavMeshSettings:
     )
 
 
-def write_navmesh(mesh: NavMeshData, path: str | os.PathLike[str], version: int = 2) -> None:
-    """Write a navmesh as a single Detour tile, which Habitat and Recast's tools load.
+def write_navmesh(mesh: NavMeshData, path: str | os.PathLike[str]) -> None:
+    """Write a navmesh as a single Detour tile in a file of version 2, Habitat's.
 
     The file is written under a temporary name and renamed, so a reader never sees an incomplete file.
 
     Args:
         mesh: The navmesh.
         path: The file, usually ``*.navmesh``.
-        version: 2 keeps the settings (Habitat's), 1 does not (Recast's demo).
 
     Raises:
         ValueError: If the mesh is too large for the 16-bit indices of a tile or the 8-bit indices of a detail mesh.
     """
-    if version not in (1, 2):
-        raise ValueError(f"version={version}: choose 1 or 2")
     tile = _tile_bytes(mesh)
     header = np.zeros(1, SET_HEADER)
     lower, upper = _bounds(mesh)
     header["magic"] = SET_MAGIC
-    header["version"] = version
+    header["version"] = 2
     header["num_tiles"] = 1
     header["max_tiles"] = 1
     header["origin"], header["max_polygons"] = lower, len(mesh.polygons)
     header["tile_width"] = upper[0] - lower[0]
     header["tile_height"] = upper[2] - lower[2]
-    parts = [header.tobytes()]
-    if version == 2:
-        settings = np.zeros(1, SET_SETTINGS)
-        for name in (*NUMBERS, *FLAGS):
-            settings[name] = getattr(mesh.settings, name)
-        parts.append(settings.tobytes())
+    settings = np.zeros(1, SET_SETTINGS)
+    for name in (*NUMBERS, *FLAGS):
+        settings[name] = getattr(mesh.settings, name)
     entry = np.zeros(1, TILE_ENTRY)
     # A reference holds salt, tile and polygon from high to low bits: salt 1, tile 0 and no bits for the tile.
     entry["reference"], entry["size"] = 1 << (len(mesh.polygons) - 1).bit_length(), len(tile)
-    parts += [entry.tobytes(), tile]
-    write_atomically(Path(path), b"".join(parts))
+    write_atomically(Path(path), b"".join([header.tobytes(), settings.tobytes(), entry.tobytes(), tile]))
 
 
 def _bounds(mesh: NavMeshData) -> tuple[np.ndarray, np.ndarray]:

@@ -22,8 +22,7 @@ from gym_batchnav.navmesh.kernels.layout import Cells, Corners, Drops, Goals, Gr
 from gym_batchnav.navmesh.kernels.motion import move_points, wall_distances
 from gym_batchnav.navmesh.kernels.tables import NavigationTables, make_goals
 from gym_batchnav.navmesh.kernels.visibility import make_corners
-from gym_batchnav.navmesh.methods import is_detour
-from gym_batchnav.navmesh.record import NavMeshData, NavMeshSettings
+from gym_batchnav.navmesh.record import NavMeshData, NavMeshSettings, is_detour
 from gym_batchnav.system.numbers import check_not_negative
 from gym_batchnav.system.wording import counted
 
@@ -74,7 +73,7 @@ class NavMesh:
         return cls(read_navmesh(path))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a ``.navmesh`` file that Habitat and Recast's tools load.
+        """Write a ``.navmesh`` file that Habitat loads.
 
         Raises:
             ValueError: If the path does not end in ``.navmesh``, or the navmesh is too large for the format.

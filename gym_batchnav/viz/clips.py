@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from gym_batchnav.actions.flight import FlightActions
 from gym_batchnav.env.batch import BatchNavEnv
-from gym_batchnav.library.prepare import AnyNavigation
+from gym_batchnav.library.prepare import Navigation
+from gym_batchnav.navmesh.agents import NavMeshAgents
 from gym_batchnav.viz.floors import storey_at
 from gym_batchnav.viz.maps import Goals, TopDownMap, draw_agents, draw_trajectories, section_map, storey_map
 from gym_batchnav.viz.recording import Recording
@@ -164,10 +164,11 @@ def trajectory_maps(env: BatchNavEnv, recording: Recording) -> np.ndarray:
 
 def flight_sections(env: BatchNavEnv, slot: int, paths: Sequence[np.ndarray], size: int) -> list[TopDownMap]:
     """Return ``batch_section`` if the agents fly; nothing for others, whose heights are those of the floor."""
-    return [batch_section(env, slot, paths, size)] if isinstance(env.actions, FlightActions) else []
+    walk = isinstance(env.simulator.navmeshes, NavMeshAgents)
+    return [] if walk else [batch_section(env, slot, paths, size)]
 
 
-def shortest_tour(ground: AnyNavigation, start: np.ndarray, goals: np.ndarray) -> np.ndarray:
+def shortest_tour(ground: Navigation, start: np.ndarray, goals: np.ndarray) -> np.ndarray:
     """Return the shortest path [K, 3] from a start [3] to goals [n, 3] in their order; only the start without goals."""
     if not len(goals):
         return start[None]

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from gym_batchnav.episodes.draws import keyed_uniform, step_uniform
-from gym_batchnav.library.prepare import AnyNavigation
+from gym_batchnav.library.prepare import Navigation
 from gym_batchnav.navmesh.agents import NavMeshAgents
-from gym_batchnav.navmesh.kernels.crowd import Crowd
 from gym_batchnav.state import AgentState, StepOutcome, WorldState, WorldView, arrays_of, read_only, world_state
 from gym_batchnav.worlds.api import BODY_HEIGHT, MAX_BODIES, BodyMotion, MovingBodies, Team
+from gym_batchnav.worlds.crowd import Crowd, separate
 
 GAP = 0.1  # metres that are left between two bodies
 
@@ -46,7 +46,7 @@ class Worlds:
         bodies: Sequence[MovingBodies],
         arrays: Mapping[str, np.ndarray],
         navmeshes: NavMeshAgents,
-        navigation: Callable[[int], AnyNavigation],
+        navigation: Callable[[int], Navigation],
         scene_name: Callable[[int], str],
         seconds: float,
     ) -> None:
@@ -68,7 +68,7 @@ class Worlds:
         self._scene_name = scene_name
         self._keys = arrays["keys"]
         self.num_worlds = len(self._keys)
-        self._places: dict[int, tuple[AnyNavigation, Places]] = {}
+        self._places: dict[int, tuple[Navigation, Places]] = {}
 
     @property
     def num_agents(self) -> int:
@@ -172,7 +172,8 @@ class Worlds:
         if len(worlds):
             for group, columns in zip(self.bodies, self._columns, strict=True):
                 group.move(self._motion(columns, slots, worlds))
-        self._navmeshes.separate(
+        separate(
+            self._navmeshes,
             Crowd(
                 np.where(acts, slots, -1).astype(np.int32),
                 state.present,
@@ -184,7 +185,7 @@ class Worlds:
                 state.polygon,
                 state.position,
                 state.touched,
-            )
+            ),
         )
         state.num_touches[worlds] += state.touched[worlds]
         state.num_steps[worlds] += 1
@@ -313,7 +314,7 @@ class Places:
     island_of_polygon: np.ndarray
 
     @classmethod
-    def of(cls, navigation: AnyNavigation) -> Places:
+    def of(cls, navigation: Navigation) -> Places:
         """Return the places of a scene."""
         episodes = navigation.episode_set
         islands = navigation.navmesh.polygon_island

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from rooms import box_room
 
-from gym_batchnav.episodes.flight import FlightEpisodes
-from gym_batchnav.task.dronenav import DroneNav
+from gym_batchnav.flight.episodes import FlightEpisodes
+from gym_batchnav.flight.task import DroneNav
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "dronenav.py"
 

@@ -20,9 +20,9 @@ from ray_nodes import connected_nodes
 from rooms import box_room
 
 from gym_batchnav.adapters.rllib import log_measures, make_batch
-from gym_batchnav.episodes.flight import FlightEpisodes
+from gym_batchnav.flight.episodes import FlightEpisodes
+from gym_batchnav.flight.task import DroneNav
 from gym_batchnav.geometry import Camera
-from gym_batchnav.task.dronenav import DroneNav
 from gym_batchnav.task.pointnav import PointNav
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 import gym_batchnav
 from gym_batchnav.cli import app
 from gym_batchnav.cli.scene.choice import frame_attributes
+from gym_batchnav.flight.task import DroneNav
 from gym_batchnav.geometry import Camera, forward_vectors
 from gym_batchnav.library import sources as recipes
 from gym_batchnav.library.cache import DiskCache
@@ -31,7 +32,6 @@ from gym_batchnav.render.api import make_renderer
 from gym_batchnav.scene.habitat.attributes import asset_frame
 from gym_batchnav.scene.objects import SceneObject
 from gym_batchnav.scene.save import save_glb
-from gym_batchnav.task.dronenav import DroneNav
 from gym_batchnav.viz.facts import describe_scene, scene_in_words
 from gym_batchnav.viz.overviews import best_viewpoints
 
@@ -229,7 +229,7 @@ def test_prepare_finds_the_air_for_flying_agents(folder, monkeypatch):
             catch_exceptions=False,
         )  # fmt: skip
     run("prepare", folder / "room.glb", *task)
-    monkeypatch.setattr("gym_batchnav.episodes.flight.find_air", lambda *_, **__: pytest.fail("searched"))
+    monkeypatch.setattr("gym_batchnav.flight.episodes.find_air", lambda *_, **__: pytest.fail("searched"))
     (source,) = scene_sources(folder / "room.glb", DiskCache())
     navigation = NavigationPreparer(None, None, 3, DiskCache(), DroneNav().sampler)(source.load())
     assert len(navigation.episode_set) == 3 and len(navigation.tables.fields.goals) == 3

@@ -15,6 +15,7 @@ from rooms import box, box_room, scene_of
 from walks import assert_equal, walk
 
 import gym_batchnav  # noqa: F401 - registers the environments
+from gym_batchnav.actions.api import Actions
 from gym_batchnav.actions.discrete import DiscreteActions
 from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.env.cameras import PICTURE_TARGETS
@@ -317,10 +318,10 @@ class TestAutoreset:
         again = env.reset(options={"episode_order": "once", "episodes": np.array([7, 8])})[1]
         assert again["episode_index"][:2].tolist() == [7, 8] and again["episode_valid"].tolist() == [True, True, False]
 
-    def test_actions_need_four_attributes(self, make):
+    def test_own_actions_inherit_the_rest(self, make):
         given = DiscreteActions()
 
-        class Plain:
+        class Plain(Actions):
             space, validate, decode, follow = given.space, given.validate, given.decode, given.follow
 
         env, twin = make(2, actions=Plain()), make(2)

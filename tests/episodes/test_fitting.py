@@ -6,7 +6,7 @@ from floors import floor_plan
 
 from gym_batchnav.episodes.episode_set import episode_set, tour_set
 from gym_batchnav.episodes.fitting import measure_like_detour
-from gym_batchnav.navmesh.kernels.corridor import MAX_CORRIDOR
+from gym_batchnav.navmesh.kernels.detour_path import MAX_CORRIDOR
 
 STRIP = floor_plan(["0" * (MAX_CORRIDOR + 40)])
 

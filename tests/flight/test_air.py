@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
+from numba import njit
 from rooms import box, box_room
 from soups import trimesh_distances
 
 from gym_batchnav.flight.air import Air, air_from_arrays, find_air
-from gym_batchnav.flight.kernels.space import clearances
+from gym_batchnav.flight.kernels.space import clearance_at
+from gym_batchnav.navmesh.kernels.layout import Point
 
 RADIUS = 0.15
 CELL = 0.15
@@ -133,6 +135,12 @@ def test_without_a_ceiling_air_ends_above_the_floor():
     walls = walls[~(walls[:, :, 1] == 9).all(axis=1)]
     centers = find_air(walls, floor(8, 6), RADIUS, CELL).fields.centers
     assert 2.2 < centers[:, 1].max() < 2.6
+
+
+@njit
+def clearances(voxels, points, out):
+    for row in range(len(points)):
+        out[row] = clearance_at(voxels, Point(points[row, 0], points[row, 1], points[row, 2]))
 
 
 def test_interpolated_clearance_is_close_to_trimeshs():

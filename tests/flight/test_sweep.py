@@ -1,14 +1,18 @@
-"""Spheres among triangles: times of contact, sliding, and that nothing is ever entered."""
+"""Spheres among triangles: closest points, times of contact, sliding, and that nothing is ever entered."""
 
 import numpy as np
 import pytest
+import trimesh
 from hypothesis import given
 from hypothesis import strategies as st
+from numba import njit
 from rooms import box, box_room
 from soups import trimesh_distances
 
-from gym_batchnav.flight.kernels.sweep import LONGEST, distances, sweeps
-from gym_batchnav.flight.surfaces import make_surfaces
+from gym_batchnav.flight.air import make_surfaces
+from gym_batchnav.flight.kernels.sweep import LONGEST, MAX_SLIDES, distances, first_contact, slide
+from gym_batchnav.flight.kernels.triangles import closest_on_triangle
+from gym_batchnav.navmesh.kernels.layout import Point
 
 RADIUS = 0.15
 LOW = np.full(3, -6.0)
@@ -16,12 +20,36 @@ HIGH = np.full(3, 6.0)
 WALL = np.array([[[1, -50, -50], [1, 50, -50], [1, 0, 80]]], np.float32)  # the plane x = 1
 
 
+@njit
+def closest_points(corners, points, out):
+    for row in range(len(points)):
+        x, y, z = points[row]
+        out[row, 0], out[row, 1], out[row, 2] = closest_on_triangle(corners, row, Point(x, y, z))
+
+
+def closest(corners, points):
+    out = np.empty_like(points)
+    closest_points(np.asarray(corners, np.float32), points, out)
+    return out
+
+
+@njit
+def sweeps(surfaces, starts, motions, times, out):
+    normals = np.empty((MAX_SLIDES, 3))
+    for row in range(len(starts)):
+        start = Point(starts[row, 0], starts[row, 1], starts[row, 2])
+        motion = Point(motions[row, 0], motions[row, 1], motions[row, 2])
+        times[row] = first_contact(surfaces, start, motion, RADIUS).time
+        out[row, 0], out[row, 1], out[row, 2] = slide(surfaces, normals, start, motion, motion, RADIUS, True).position
+
+
 def swept(surfaces, starts, motions):
+    """Times of first contact [M], and the places [M, 3] where spheres end that slide."""
     starts = np.atleast_2d(np.asarray(starts, np.float64))
     motions = np.atleast_2d(np.asarray(motions, np.float64))
     times = np.empty(len(starts))
     ends = np.empty_like(starts)
-    sweeps(surfaces, starts, motions, RADIUS, times, ends)
+    sweeps(surfaces, starts, motions, times, ends)
     return times, ends
 
 
@@ -29,6 +57,34 @@ def clearance(surfaces, points, most=1.0):
     out = np.empty(len(points))
     distances(surfaces, np.ascontiguousarray(points, np.float64), most, out)
     return out
+
+
+def test_closest_points_are_those_of_trimesh():
+    rng = np.random.default_rng(0)
+    corners = rng.normal(size=(4000, 3, 3)).astype(np.float32)
+    points = rng.normal(scale=2, size=(4000, 3))
+    expected = trimesh.triangles.closest_point(corners.astype(np.float64), points)
+    np.testing.assert_allclose(closest(corners, points), expected, atol=1e-9)
+
+
+def test_closest_points_of_a_triangle_without_area_are_those_of_its_longest_edge():
+    line = [[0, 0, 0], [2, 0, 0], [1, 0, 0]]
+    point = [[1, 1, 1], [1, 1, 1], [1, 1, 1]]
+    points = np.array([[0.5, 3, 0], [1.5, 0, 1]])
+    np.testing.assert_allclose(closest([line, line], points), [[0.5, 0, 0], [1.5, 0, 0]])
+    np.testing.assert_allclose(closest([point], points[:1]), [[1, 1, 1]])
+
+
+@given(st.integers(0, 2**32), st.floats(1e-9, 1e-2))
+def test_no_sampled_point_of_a_sliver_is_closer(seed, width):
+    rng = np.random.default_rng(seed)
+    a, along, across = rng.normal(size=(3, 3))
+    corners = np.array([[a, a + along, a + rng.uniform(-1, 2) * along + width * across]], np.float32)
+    point = a + rng.normal(size=(1, 3))
+    found = np.linalg.norm(closest(corners, point) - point)
+    weights = rng.dirichlet((0.5, 0.5, 0.5), 2000)
+    sampled = np.linalg.norm(weights @ corners[0].astype(np.float64) - point, axis=1)
+    assert found <= sampled.min() + 1e-6
 
 
 def test_distances_are_those_of_trimesh():

@@ -18,7 +18,6 @@ from compressed import ktx2_square, meshopt_square
 from glb import SQUARE_UVS, Glb, four_colors
 from mjcf import HOUSE_OBJ, furnished_home
 from PIL import Image
-from recast_tiles import tiled_file
 from rooms import box_room
 from scans import write_hm3d, write_mp3d
 
@@ -69,7 +68,7 @@ MUTATORS: dict[str, dict[str, Mutator]] = {
         "part.bin": mutators.mutate_bytes,
         "part.png": mutators.mutate_bytes,
     },
-    "navmesh": dict.fromkeys(("scene.navmesh", "tiles.navmesh"), mutators.mutate_bytes),
+    "navmesh": {"scene.navmesh": mutators.mutate_bytes},
     "episodes": {"e.json": mutators.mutate_json_text, "e.json.gz": mutators.mutate_gzip},
     "policy": dict.fromkeys(("blind.safetensors", "small.safetensors"), mutators.mutate_safetensors),
     "cache": {"*": mutators.mutate_entry},
@@ -98,7 +97,6 @@ def write_samples(folder: Path) -> None:
     _write_textures(folder / "texture")
     _write_mjcf(folder / "mjcf")
     NavMesh.build(room.vertices, room.triangles).save(folder / "navmesh" / "scene.navmesh")
-    (folder / "navmesh" / "tiles.navmesh").write_bytes(tiled_file())
     _write_episodes(folder / "episodes", room)
     _write_policies(folder / "policy")
     save_glb(room, folder / "cache" / "room.glb")

@@ -157,7 +157,7 @@ def test_what_is_marked_as_prepared_is_there_and_of_these_versions(folder, tmp_p
     entries = set((tmp_path / "cache").iterdir())
     assert worker.is_prepared(wanted) and len(entries) == 6  # scene, navmesh, geodesics, visible floor, episodes, mark
     with monkeypatch.context() as patch:
-        patch.setattr(module, "makers_digest", lambda: "another")
+        patch.setattr(module, "makers_digest", lambda _: "another")
         assert not worker.is_prepared(wanted)
     for entry in entries:
         content = entry.read_bytes()

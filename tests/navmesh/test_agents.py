@@ -6,7 +6,6 @@ import sys
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numba
 import numpy as np
@@ -16,7 +15,6 @@ from floors import SCENES, floor_plan, scene_mesh
 from gym_batchnav.navmesh import NavMesh
 from gym_batchnav.navmesh import agents as batch
 from gym_batchnav.navmesh.agents import NavMeshAgents
-from gym_batchnav.navmesh.kernels.motion import walk_straight
 from gym_batchnav.state import AgentState, Commands, StepOutcome
 
 ROOM = ["00000", "0...0", "00000", "0.0.0", "00000"]
@@ -108,17 +106,6 @@ def test_a_step_is_the_meshs_move(meshes: list[NavMesh]) -> None:
         np.testing.assert_array_equal(agents.heading, before.heading)
 
 
-def test_actions_turn_and_stop(meshes: list[NavMesh]) -> None:
-    agents = place(meshes, 4)
-    navmeshes = fill(meshes)
-    agents.heading[:] = 0
-    before = agents.copy()
-    moved, collided = agents.step(navmeshes, np.array([0, 1, 2, 3]))
-    np.testing.assert_allclose(agents.heading, [0, 0, TURN, -TURN], rtol=1e-6)
-    np.testing.assert_array_equal(agents.position[[0, 2, 3]], before.position[[0, 2, 3]])
-    assert moved[1] > 0 and not moved[[0, 2, 3]].any() and not collided[[0, 2, 3]].any()
-
-
 def test_headings_stay_in_their_range(meshes: list[NavMesh]) -> None:
     agents = place(meshes, 64)
     navmeshes = fill(meshes)
@@ -196,19 +183,6 @@ def test_looked_up_distances_are_exact_to_the_millimetre(data_dir: Path, scene: 
     error = np.abs(got[reached] - exact[reached])
     assert error.mean() <= 1e-3
     assert (error <= np.maximum(0.005 * exact[reached], 0.05)).all()
-
-
-def test_distances_by_plan(meshes: list[NavMesh]) -> None:
-    navmeshes = NavMeshAgents(2)
-    navmeshes.set_slot(0, meshes[0].tables(np.array([[0.5, 0, 1.5], [2.5, 0, 3.5]])))
-    navmeshes.set_slot(1, meshes[2].tables(np.array([[0.5, 0, 0.5]])))
-    agents = place([meshes[0]], 4)
-    agents.position[:] = [[4.5, 0, 1.5], [0.5, 0, 0.5], [0.5, 0, 0.5], [2.5, 0, 0.5]]
-    agents.slots[:] = [0, 0, 1, 1]
-    agents.polygon[:2] = meshes[0].snap_with_polygon(agents.position[:2])[1]
-    agents.polygon[2:] = meshes[2].snap_with_polygon(agents.position[2:])[1]
-    got = agents.distance(navmeshes, np.zeros(4, np.int32))
-    np.testing.assert_allclose(got, [3 + 2 * np.sqrt(0.5), 1, 0, np.inf], atol=1e-5)
 
 
 def test_a_swap_of_one_slot_leaves_the_others(meshes: list[NavMesh]) -> None:
@@ -292,33 +266,6 @@ def test_nobody_leaves_the_navmesh(data_dir: Path, sliding: bool) -> None:
             b = np.roll(a, -1, axis=0) - a
             beside = (b[:, 0] * (z - a[:, 1]) - b[:, 1] * (x - a[:, 0])) / np.linalg.norm(b, axis=1)
             assert beside.max() <= 2e-5
-
-
-@pytest.mark.data
-@pytest.mark.parametrize("scene", ["aws_bookstore", "recast_nav_test"])
-def test_goals_know_the_polygons_they_see(data_dir: Path, scene: str) -> None:
-    mesh = scene_mesh(data_dir, scene)
-    rng = np.random.default_rng(0)
-    island = int(np.argmax([island.area for island in mesh.islands]))
-    tables = mesh.tables(mesh.random_points(20, rng, island))
-    points, polygons = mesh.random_points_and_polygons(2000, rng, island)
-    ground = tables.ground
-    goals = tables.goals
-    visible = 0
-
-    @numba.njit
-    def reached(ground: Any, polygon: int, x: float, z: float, to_x: float, to_z: float, end: int) -> int:
-        return walk_straight(ground, polygon, x, z, to_x, to_z, end)[1]
-
-    for goal in range(20):
-        x, z = goals.aim[goal]
-        end = int(goals.polygon[goal])
-        for point, polygon in zip(points.astype(np.float64), polygons.tolist(), strict=True):
-            if reached(ground, polygon, point[0], point[2], x, z, end) == end:
-                visible += 1
-                assert goals.seen[goal, polygon]
-    assert visible > 100
-    assert 0 < goals.seen.mean() < 0.9  # it spares walks
 
 
 # Numba's workqueue layer, the only one on some machines, aborts a process that is in two parallel kernels at once.

@@ -52,6 +52,11 @@ def assert_same(first: NavMeshData, second: NavMeshData) -> None:
         np.testing.assert_array_equal(getattr(first, name), getattr(second, name), err_msg=name, strict=True)
 
 
+def without_settings(data: bytes) -> bytes:
+    """The file of version 1 that holds the same tile."""
+    return data[:4] + struct.pack("<i", 1) + data[8:SET_BYTES] + data[SET_BYTES + SETTINGS_BYTES :]
+
+
 @pytest.fixture
 def written(tmp_path: Path) -> Path:
     write_navmesh(two_rooms(), tmp_path / "rooms.navmesh")
@@ -83,23 +88,22 @@ def test_recasts_files_hold_what_the_oracle_says(scene, data_dir):
 
 
 @pytest.mark.data
-@pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("scene", SCENES)
-def test_recasts_files_survive_a_round_trip(scene, version, data_dir, tmp_path):
+def test_recasts_files_survive_a_round_trip(scene, data_dir, tmp_path):
     mesh = read_navmesh(data_dir / "fixtures" / scene / "recast.navmesh")
-    write_navmesh(mesh, tmp_path / "again.navmesh", version)
+    write_navmesh(mesh, tmp_path / "again.navmesh")
     again = read_navmesh(tmp_path / "again.navmesh")
     assert_same(mesh, again)
-    assert version == 1 or again.settings == mesh.settings
+    assert again.settings == mesh.settings
 
 
 @pytest.mark.data
 @pytest.mark.parametrize("scene", SCENES)
 def test_written_tiles_are_laid_out_as_recasts(scene, data_dir, tmp_path):
     source = data_dir / "fixtures" / scene / "recast.navmesh"
-    write_navmesh(read_navmesh(source), tmp_path / "ours.navmesh", version=1)
+    write_navmesh(read_navmesh(source), tmp_path / "ours.navmesh")
     theirs = source.read_bytes()
-    ours = (tmp_path / "ours.navmesh").read_bytes()
+    ours = without_settings((tmp_path / "ours.navmesh").read_bytes())
     reference = struct.unpack_from("<I", theirs, SET_BYTES)
     assert struct.unpack_from("<I", ours, SET_BYTES) == reference
     # Magic, version, place, counts up to detail triangles: the link count is Detour's promise of memory.
@@ -124,7 +128,8 @@ def test_settings_come_back_as_they_were(written):
 
 def test_a_file_without_settings_tells_the_agent(tmp_path):
     mesh = replace(two_rooms(), settings=NavMeshSettings(agent_radius=0.3, agent_max_climb=0.4, cell_size=0.1))
-    write_navmesh(mesh, tmp_path / "old.navmesh", version=1)
+    write_navmesh(mesh, tmp_path / "new.navmesh")
+    (tmp_path / "old.navmesh").write_bytes(without_settings((tmp_path / "new.navmesh").read_bytes()))
     assert read_navmesh(tmp_path / "old.navmesh").settings == mesh.settings
 
 
@@ -214,22 +219,15 @@ def test_polygons_that_are_not_walkable_are_left_out(written):
     assert (mesh.neighbours == -1).all()
 
 
-def with_two_tiles(data: bytes) -> bytearray:
-    """The same tile twice."""
-    tile = SET_BYTES + SETTINGS_BYTES
-    twice = bytearray(data + data[tile:])
-    struct.pack_into("<i", twice, 8, 2)
-    return twice
-
-
-def test_tiles_that_do_not_touch_are_joined(written):
-    once = read_navmesh(written)
-    written.write_bytes(with_two_tiles(written.read_bytes()))
-    twice = read_navmesh(written)
-    np.testing.assert_array_equal(areas_from_above(twice), np.tile(areas_from_above(once), 2))
-    assert twice.polygon_island.tolist() == [0, 0, 1, 2, 2, 3]
-    points = np.concatenate([twice.vertices, twice.detail_vertices])[twice.detail_triangles]
-    np.testing.assert_array_equal(points[:7], points[7:])
+@pytest.mark.parametrize("count", [-1, 0, 2, 2**31 - 1])
+def test_a_file_of_several_tiles_is_refused_with_a_remedy(written, count):
+    data = written.read_bytes()
+    tile = data[SET_BYTES + SETTINGS_BYTES :]
+    twice = bytearray(data + tile)
+    struct.pack_into("<i", twice, 8, count)
+    written.write_bytes(twice)
+    with pytest.raises(ValueError, match=rf"has {count} tiles.*solo mesh"):
+        read_navmesh(written)
 
 
 def test_a_failed_write_leaves_the_old_file(written):
@@ -243,11 +241,6 @@ def test_a_failed_write_leaves_the_old_file(written):
         )
     assert written.read_bytes() == before
     assert list(written.parent.iterdir()) == [written]
-
-
-def test_unknown_versions_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="version=3"):
-        write_navmesh(two_rooms(), tmp_path / "new.navmesh", version=3)
 
 
 # A file of version 2 byte by byte, from habitat-sim's structs (NavMeshSetHeader, NavMeshSettings, NavMeshTileHeader)

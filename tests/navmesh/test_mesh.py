@@ -71,11 +71,6 @@ def test_random_points_are_uniform_in_a_polygon() -> None:
     assert points[:, 0].mean() == pytest.approx(1, abs=0.01)
 
 
-def test_random_points_repeat_with_their_seed() -> None:
-    mesh = floor_plan(["000", "0.0", "000"])
-    np.testing.assert_array_equal(mesh.random_points(7, RNG(5)), mesh.random_points(7, RNG(5)))
-
-
 def test_snap_prefers_the_floor_within_reach_of_a_climb() -> None:
     mesh = floor_plan(["00"], ["33"])
     on_floor = mesh.snap(np.array([[0.5, 0.15, 0.5], [0.5, 2.0, 0.5], [-0.5, 0.0, 0.5]]))
@@ -219,11 +214,6 @@ def test_a_navmesh_is_saved_under_the_ending_that_is_read(tmp_path: Path) -> Non
     with pytest.raises(ValueError, match=r"out\.xyz.*\.navmesh"):
         floor_plan(["00"]).save(tmp_path / "out.xyz")
     assert not list(tmp_path.iterdir())
-
-
-def test_islands_and_areas_of_a_navmesh_follow_its_data() -> None:
-    mesh = floor_plan(["00"])
-    assert mesh.polygons is mesh.data.polygons and mesh.settings is mesh.data.settings
 
 
 def test_sight_ends_at_walls() -> None:

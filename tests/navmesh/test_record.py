@@ -5,11 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from floors import SCENES, floor_plan, mesh_of, scene_mesh
+from floors import floor_plan, mesh_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gym_batchnav.navmesh import NavMesh
 from gym_batchnav.navmesh.detour import MAX_FILE_BYTES, read_navmesh
 from gym_batchnav.navmesh.kernels import cells, grid, tables, visibility
 from gym_batchnav.navmesh.record import NavMeshSettings
@@ -61,32 +60,6 @@ def test_whatever_is_accepted_is_cut_within_its_arrays(points: list[tuple[float,
     buckets, candidates = grid.bucket_boxes(tables_.ground.boxes, low[0], low[1], size, nz, nx)
     _, _, start = cells._cut(tables_.ground, low[0], low[1], size, buckets, candidates)
     assert np.diff(start).max(initial=0) <= 10
-
-
-@pytest.mark.data
-@pytest.mark.parametrize("scene", SCENES)
-def test_recasts_own_navmeshes_are_accepted_with_room_to_spare(data_dir: Path, scene: str) -> None:
-    assert scene_mesh(data_dir, scene).num_polygons > 0
-    assert least_bend(scene_mesh(data_dir, scene)) > 1e-3
-
-
-@pytest.mark.parametrize("path", ASSETS, ids=lambda path: path.stem)
-def test_shipped_navmeshes_are_accepted_with_room_to_spare(path: Path) -> None:
-    assert least_bend(NavMesh.load(path)) > 1e-3
-
-
-def least_bend(mesh: NavMesh) -> float:
-    """Metres by which the flattest corner stands out from the line between its neighbours."""
-    least = np.inf
-    for row in mesh.polygons:
-        outline = mesh.vertices[row[row >= 0]][:, ::2].astype(float)
-        for k in range(len(outline)):
-            a = outline[k - 1]
-            b = outline[k]
-            c = outline[(k + 1) % len(outline)]
-            along = (c - a) / np.linalg.norm(c - a)
-            least = min(least, along[0] * (b - a)[1] - along[1] * (b - a)[0])
-    return least
 
 
 def test_a_neighbour_must_share_the_edge_and_the_island() -> None:

@@ -9,11 +9,11 @@ from rooms import box, box_room, scene_of
 
 from gym_batchnav import viz
 from gym_batchnav.env.ids import make_batch
-from gym_batchnav.episodes.flight import FlightEpisodes
+from gym_batchnav.flight.episodes import FlightEpisodes
+from gym_batchnav.flight.task import DroneNav
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.render.api import make_renderer
-from gym_batchnav.task.dronenav import DroneNav
 from gym_batchnav.viz.demonstration import demonstrate, draw_demonstration
 from gym_batchnav.viz.maps import section_map
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gym_batchnav.navmesh.agents import NavMeshAgents
-from gym_batchnav.navmesh.kernels.crowd import MAX_OVERLAP, Crowd
 from gym_batchnav.state import AgentState, Commands, StepOutcome
+from gym_batchnav.worlds.crowd import MAX_OVERLAP, Crowd, separate
 
 SIZE = 40  # metres of the square floor
 R = 0.2
@@ -46,7 +46,7 @@ def separated(floor, start, end, *, radius=R, present=None, fixed=None, height=1
         new.copy(),
         np.ones(shape, bool),
     )
-    navmeshes.separate(crowd)
+    separate(navmeshes, crowd)
     reached = crowd.position[..., 0::2]
     return (reached, crowd.touched) if start.ndim == 3 else (reached[0], crowd.touched[0])
 
@@ -175,7 +175,7 @@ def test_a_crowd_in_rooms_keeps_apart_for_a_thousand_steps():
             slots[:1], np.ones((1, count), bool), np.zeros(count, bool), radius, 1.5, old_polygon[None], old[None],
             polygon[None], position[None], np.zeros((1, count), bool),
         )  # fmt: skip
-        navmeshes.separate(crowd)
+        separate(navmeshes, crowd)
         assert overlap(position[:, ::2].astype(float), radius).max() < 1e-3
         assert mesh.is_navigable(position).all()
         stopped += crowd.touched.sum()
@@ -189,4 +189,4 @@ def test_arrays_that_kernels_cannot_read_are_refused(floor):
         np.zeros((1, 2, 3), np.float64), np.zeros((1, 2), bool),
     )  # fmt: skip
     with pytest.raises(TypeError, match="position is float64"):
-        floor[1].separate(crowd)
+        separate(floor[1], crowd)

@@ -73,13 +73,13 @@ def prepare(
     Example: gym-batchnav scene prepare "~/scenes/**/*.glb" procedural:0-63 --workers 4
     Example: gym-batchnav scene prepare apartments --task dronenav
     """
+    from gym_batchnav.flight.task import DroneNav
     from gym_batchnav.library.cache import DiskCache
     from gym_batchnav.library.prepare import NavigationPreparer
     from gym_batchnav.library.sources import scene_sources
     from gym_batchnav.library.workers import PreparationWorker, prepare_all
     from gym_batchnav.system.parts import Part
     from gym_batchnav.system.wording import counted
-    from gym_batchnav.task.dronenav import DroneNav
     from gym_batchnav.task.multigoal import MultiGoalNav
     from gym_batchnav.task.objectnav import ObjectNav
     from gym_batchnav.task.pointnav import PointNav

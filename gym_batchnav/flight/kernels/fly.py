@@ -8,10 +8,12 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from gym_batchnav.flight.kernels.layout import Fields, Point, Surfaces, Voxels
-from gym_batchnav.flight.kernels.paths import path_from, point_at
+from gym_batchnav.flight.kernels.layout import Fields, Surfaces, Voxels
+from gym_batchnav.flight.kernels.paths import path_from
 from gym_batchnav.flight.kernels.space import least_clearance
 from gym_batchnav.flight.kernels.sweep import MAX_SLIDES, SKIN, Slide, norm, plus, pushed_out, slide
+from gym_batchnav.navmesh.kernels.geodesic import point_at
+from gym_batchnav.navmesh.kernels.layout import Point
 from gym_batchnav.navmesh.kernels.motion import wrap_angle
 from gym_batchnav.system.jit import ENTRY, INNER, SMALL
 from gym_batchnav.system.parallel import for_each
@@ -26,14 +28,20 @@ class Targets(NamedTuple):
     turn: np.ndarray  # [N] float64, radians in this step, left positive
 
 
-class Body(NamedTuple):
-    """The body of every agent and its dynamics."""
+class Dynamics(NamedTuple):
+    """The motion of a flying agent: its velocity approaches the one commanded, ``v' = response (target - v)``."""
 
-    radius: float  # metres
-    response: float  # 1 / s, the rate at which the velocity approaches its target
+    response: float  # 1 / s
     max_speed: float  # metres per second
     time_step: float  # seconds
-    substeps: int
+    substeps: int  # parts of a step, in each of which the direction of a command is constant
+
+
+class Body(NamedTuple):
+    """The body of every agent."""
+
+    radius: float  # metres
+    dynamics: Dynamics
     sliding: bool
 
 
@@ -82,8 +90,9 @@ def _fly_block(
 ) -> None:
     """Fly one block of the agents ``rows`` [M] int64, which are all in the scene of these surfaces and voxels."""
     normals = np.empty((MAX_SLIDES, 3))
-    seconds = body.time_step / body.substeps
-    decay = math.exp(-body.response * seconds)
+    dynamics = body.dynamics
+    seconds = dynamics.time_step / dynamics.substeps
+    decay = math.exp(-dynamics.response * seconds)
     for row in range(block * block_size, min((block + 1) * block_size, len(rows))):
         i = rows[row]
         if not active[i]:
@@ -93,8 +102,8 @@ def _fly_block(
         heading = np.float64(bodies.heading[i])
         moved = 0.0
         collided = False
-        for substep in range(body.substeps):
-            angle = heading + targets.turn[i] * (substep + 0.5) / body.substeps
+        for substep in range(dynamics.substeps):
+            angle = heading + targets.turn[i] * (substep + 0.5) / dynamics.substeps
             sin = math.sin(angle)
             cos = math.cos(angle)
             ahead = targets.forward[i]
@@ -102,17 +111,17 @@ def _fly_block(
             target = Point(-sin * ahead + cos * side, targets.up[i], -cos * ahead - sin * side)
             # The exact solution of v' = response (target - v).
             motion = Point(
-                target.x * seconds + (velocity.x - target.x) * (1.0 - decay) / body.response,
-                target.y * seconds + (velocity.y - target.y) * (1.0 - decay) / body.response,
-                target.z * seconds + (velocity.z - target.z) * (1.0 - decay) / body.response,
+                target.x * seconds + (velocity.x - target.x) * (1.0 - decay) / dynamics.response,
+                target.y * seconds + (velocity.y - target.y) * (1.0 - decay) / dynamics.response,
+                target.z * seconds + (velocity.z - target.z) * (1.0 - decay) / dynamics.response,
             )
-            motion = _limited(motion, body.max_speed * seconds)
+            motion = _limited(motion, dynamics.max_speed * seconds)
             velocity = Point(
                 target.x + (velocity.x - target.x) * decay,
                 target.y + (velocity.y - target.y) * decay,
                 target.z + (velocity.z - target.z) * decay,
             )
-            velocity = _limited(velocity, body.max_speed)
+            velocity = _limited(velocity, dynamics.max_speed)
             ended = _move(surfaces, voxels, normals, at, motion, velocity, body)
             at = ended.position
             velocity = ended.velocity

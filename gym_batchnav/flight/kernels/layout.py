@@ -7,14 +7,6 @@ from typing import NamedTuple
 import numpy as np
 
 
-class Point(NamedTuple):
-    """A point or a vector in space."""
-
-    x: float  # metres
-    y: float  # metres
-    z: float  # metres
-
-
 class Surfaces(NamedTuple):
     """Triangles, and the cells of a uniform grid that each of them touches."""
 

@@ -11,8 +11,11 @@ import math
 import numpy as np
 from numba import njit
 
-from gym_batchnav.flight.kernels.layout import Fields, Point, Voxels
+from gym_batchnav.flight.kernels.layout import Fields, Voxels
 from gym_batchnav.flight.kernels.space import NUM_NEIGHBOURS, sees
+from gym_batchnav.navmesh.kernels.geodesic import point_at
+from gym_batchnav.navmesh.kernels.heap import pop, rise
+from gym_batchnav.navmesh.kernels.layout import Point
 from gym_batchnav.system.jit import ENTRY, INNER, SMALL, to_int64
 
 _NEAR = 2  # voxels around a point among which its path begins, where none of the nearest eight are in the air
@@ -21,47 +24,6 @@ _NEAR = 2  # voxels around a point among which its path begins, where none of th
 @njit(**SMALL)
 def _distance(a: Point, b: Point) -> float:
     return math.sqrt((a.x - b.x) ** 2 + (a.y - b.y) ** 2 + (a.z - b.z) ** 2)
-
-
-@njit(**SMALL)
-def point_at(points: np.ndarray, row: int) -> Point:
-    """Return a row of points [M, 3]."""
-    return Point(np.float64(points[row, 0]), np.float64(points[row, 1]), np.float64(points[row, 2]))
-
-
-@njit(**INNER)
-def _rise(heap: np.ndarray, place: np.ndarray, cost: np.ndarray, row: int) -> None:
-    """Move a row towards the top of the heap until its cost is in order."""
-    item = heap[row]
-    while row > 0:
-        above = (row - 1) // 2
-        if cost[heap[above]] <= cost[item]:
-            break
-        heap[row] = heap[above]
-        place[heap[row]] = row
-        row = above
-    heap[row] = item
-    place[item] = row
-
-
-@njit(**INNER)
-def _sink(heap: np.ndarray, place: np.ndarray, cost: np.ndarray, size: int) -> None:
-    """Move the top of the heap down until its cost is in order."""
-    item = heap[0]
-    row = 0
-    while True:
-        below = 2 * row + 1
-        if below >= size:
-            break
-        if below + 1 < size and cost[heap[below + 1]] < cost[heap[below]]:
-            below += 1
-        if cost[heap[below]] >= cost[item]:
-            break
-        heap[row] = heap[below]
-        place[heap[row]] = row
-        row = below
-    heap[row] = item
-    place[item] = row
 
 
 @njit(**SMALL)
@@ -113,8 +75,8 @@ def find_field(
     cost = np.full(count, np.inf)
     closed = np.zeros(count, np.bool_)
     heap = np.empty(count, np.int32)
-    place = np.full(count, -1, np.int32)
-    size = 0
+    place = np.empty(count, np.int32)
+    size = to_int64(0)
     goal = Point(np.float64(target[0]), np.float64(target[1]), np.float64(target[2]))
     parent[:] = -1
     x0, x1, y0, y1, z0, z1 = _first_voxels(voxels, goal, to_int64(_NEAR))
@@ -124,15 +86,11 @@ def find_field(
                 row = to_int64(voxels.number[x, y, z])
                 if row >= 0 and sees(voxels, goal, point_at(centers, row), radius):
                     cost[row] = _distance(goal, point_at(centers, row))
-                    heap[size] = row
+                    rise(heap, place, cost, size, row)
                     size += 1
-                    _rise(heap, place, cost, size - 1)
-    while size:
-        here = to_int64(heap[0])
+    while size > 0:
+        here = pop(heap, place, cost, size)
         size -= 1
-        if size:
-            heap[0] = heap[size]
-            _sink(heap, place, cost, size)
         at = point_at(centers, here)
         before = to_int64(parent[here])
         if not sees(voxels, _origin(centers, goal, before), at, radius):
@@ -158,12 +116,8 @@ def find_field(
                 is_new = cost[other] == np.inf
                 cost[other] = through
                 parent[other] = before
-                if is_new:
-                    heap[size] = other
-                    size += 1
-                    _rise(heap, place, cost, size - 1)
-                else:
-                    _rise(heap, place, cost, to_int64(place[other]))
+                rise(heap, place, cost, size if is_new else to_int64(place[other]), other)
+                size += is_new
     for row in range(count):
         distance[row] = cost[row]
 

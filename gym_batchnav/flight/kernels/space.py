@@ -12,9 +12,9 @@ import math
 import numpy as np
 from numba import njit
 
-from gym_batchnav.flight.kernels.cells import cell_of
-from gym_batchnav.flight.kernels.closest import closest_on_triangle, corner_at, distance_to_box, squared
-from gym_batchnav.flight.kernels.layout import Point, Voxels
+from gym_batchnav.flight.kernels.layout import Voxels
+from gym_batchnav.flight.kernels.triangles import cell_of, closest_on_triangle, corner_at, distance_to_box, squared
+from gym_batchnav.navmesh.kernels.layout import Point
 from gym_batchnav.system.jit import ENTRY, INNER, SMALL, to_int64
 
 SLACK = 0.25  # of a voxel's side, by which the interpolated clearance may fall short on a line of sight
@@ -210,10 +210,3 @@ def write_neighbours(voxels: Voxels, places: np.ndarray, radius: float, out: np.
                 continue
             if sees(voxels, center_of(voxels.frame, x, y, z), center_of(voxels.frame, u, v, w), radius):
                 out[row, neighbour] = voxels.number[u, v, w]
-
-
-@njit(**ENTRY)
-def clearances(voxels: Voxels, points: np.ndarray, out: np.ndarray) -> None:
-    """Write the interpolated clearance ``out`` [M] float64 of points [M, 3] float64."""
-    for row in range(len(points)):
-        out[row] = clearance_at(voxels, Point(points[row, 0], points[row, 1], points[row, 2]))

@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from gym_batchnav.flight.kernels.cells import cell_of
-from gym_batchnav.flight.kernels.closest import closest_on_triangle, distance_to_box, squared
-from gym_batchnav.flight.kernels.layout import Point, Surfaces
+from gym_batchnav.flight.kernels.layout import Surfaces
+from gym_batchnav.flight.kernels.triangles import cell_of, closest_on_triangle, distance_to_box, squared
+from gym_batchnav.navmesh.kernels.layout import Point
 from gym_batchnav.system.jit import ENTRY, INNER, SMALL
 
 SKIN = 1e-5  # metres that a sphere keeps from surfaces, more than positions in float32 are rounded by
@@ -248,22 +248,3 @@ def distances(surfaces: Surfaces, points: np.ndarray, most: float, out: np.ndarr
     """Write the distances ``out`` [M] float64 of points [M, 3] float64 to the nearest triangle, at most ``most``."""
     for row in range(len(points)):
         out[row] = distance_to_surfaces(surfaces, Point(points[row, 0], points[row, 1], points[row, 2]), most)[0]
-
-
-@njit(**ENTRY)
-def sweeps(
-    surfaces: Surfaces, starts: np.ndarray, motions: np.ndarray, radius: float, times: np.ndarray, out: np.ndarray
-) -> None:
-    """Write the times [M] of first contact and the places ``out`` [M, 3] where spheres end that slide.
-
-    Starts and motions are [M, 3] float64, in metres; each motion is at most ``LONGEST`` for the times.
-    """
-    normals = np.empty((MAX_SLIDES, 3))
-    for row in range(len(starts)):
-        start = Point(starts[row, 0], starts[row, 1], starts[row, 2])
-        motion = Point(motions[row, 0], motions[row, 1], motions[row, 2])
-        times[row] = first_contact(surfaces, start, motion, radius).time
-        ended = slide(surfaces, normals, start, motion, motion, radius, True).position
-        out[row, 0] = ended.x
-        out[row, 1] = ended.y
-        out[row, 2] = ended.z

@@ -25,8 +25,13 @@ from gym_batchnav.navmesh.build.voxel import (
     link,
     rasterise,
 )
-from gym_batchnav.navmesh.record import MAX_VERTICES, NavMeshData, NavMeshSettings
-from gym_batchnav.navmesh.topology import label_islands, shared_edge_neighbours
+from gym_batchnav.navmesh.record import (
+    MAX_VERTICES,
+    NavMeshData,
+    NavMeshSettings,
+    label_islands,
+    shared_edge_neighbours,
+)
 
 MAX_COLUMNS = 3 * 2**21  # of the grid: 125 m x 125 m with cells of 5 cm; a column takes about 20 bytes
 MAX_SPANS = 3 * 2**23  # solid spans of all columns; one takes up to 14 bytes

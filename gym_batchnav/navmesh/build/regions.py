@@ -308,45 +308,28 @@ def _note_overlaps(regions: dict[int, _Region], region: np.ndarray, column: np.n
             regions[high].above_below.add(low)
 
 
-@njit(**ENTRY)
 def _overlapping_pairs(region: np.ndarray, column: np.ndarray) -> np.ndarray:
     """Return the distinct pairs of regions of which one has a span above the other, as ``lower << 32 | upper``.
-
-    The pairs are kept in a hash table with linear probing (Knuth, The Art of Computer Programming 3, algorithm 6.4L).
 
     Args:
         region: [S] int, region of every span.
         column: [S] int, column of every span, ascending.
 
     Returns:
-        [n] int64, in no particular order.
+        [n] int64, ascending.
     """
-    table = np.full(1 << 12, -1, np.int64)
-    count = 0
-    for lower in range(len(column)):
-        upper = lower + 1
-        while upper < len(column) and column[upper] == column[lower]:
-            if region[lower] != SOLID and region[upper] != SOLID:
-                count += _keep(table, np.int64(region[lower]) << 32 | region[upper])
-                if 2 * count > len(table):
-                    larger = np.full(2 * len(table), -1, np.int64)
-                    for key in table[table >= 0]:
-                        _keep(larger, key)
-                    table = larger
-            upper += 1
-    return table[table >= 0]
-
-
-@njit(**INNER)
-def _keep(table: np.ndarray, key: int) -> int:
-    """Insert a key into a hash table whose length is a power of two; return 1 if the key is new, else 0."""
-    last = len(table) - 1
-    place = ((key >> 32) * 73856093 ^ (key & 0xFFFFFFFF) * 19349663) & last
-    while table[place] >= 0 and table[place] != key:
-        place = (place + 1) & last
-    is_new = table[place] < 0
-    table[place] = key
-    return int(is_new)
+    found = np.zeros(0, np.int64)
+    above = 1
+    rows = np.flatnonzero(column[1:] == column[:-1])
+    while len(rows):
+        lower = region[rows]
+        upper = region[rows + above]
+        keys = (lower.astype(np.int64) << 32 | upper)[(lower != SOLID) & (upper != SOLID)]
+        found = np.union1d(found, keys[np.diff(keys, prepend=-1) != 0])  # most are equal to the one before
+        above += 1
+        rows = rows[rows + above < len(column)]
+        rows = rows[column[rows + above] == column[rows]]
+    return found
 
 
 def _drop_small_groups(regions: dict[int, _Region], min_area: float) -> None:

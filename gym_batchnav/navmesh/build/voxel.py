@@ -238,20 +238,16 @@ def flatten(head: np.ndarray, spans: LinkedSpans) -> SolidSpans:
     return SolidSpans(start, bottom, top, walkable)
 
 
-@njit(**ENTRY)
 def filter_low_hanging(spans: SolidSpans, climb: int) -> None:
     """Make obstacles walkable whose tops are at most ``climb`` voxels above walkable ground.
 
     Re-creates rcFilterLowHangingWalkableObstacles. An obstacle on top of such an obstacle is not made walkable.
     """
     start, _, top, walkable = spans
-    for column in range(len(start) - 1):
-        ground = False
-        for span in range(start[column], start[column + 1]):
-            flat = walkable[span]
-            if ground and not flat and top[span] - top[span - 1] <= climb:
-                walkable[span] = True
-            ground = flat
+    raised = np.zeros(len(top), bool)
+    raised[1:] = walkable[:-1] & (np.diff(top) <= climb)
+    raised[start[:-1][start[:-1] < len(top)]] = False  # the lowest span of a column has none beneath it
+    np.logical_or(walkable, raised, out=walkable)
 
 
 @njit(**ENTRY)

@@ -11,8 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from gym_batchnav.navmesh.kernels.corridor import make_search
-from gym_batchnav.navmesh.kernels.detour_path import detour_to_nearest
+from gym_batchnav.navmesh.kernels.detour_path import detour_to_nearest, make_search
 from gym_batchnav.navmesh.kernels.floor import drop_at
 from gym_batchnav.navmesh.kernels.follow import Stride, follow, walk_to_follow
 from gym_batchnav.navmesh.kernels.geodesic import distance_and_corner, spot_at

@@ -161,35 +161,18 @@ def _cut(
     return pieces[: total + 1].copy(), outlines[:size].copy(), outline_start[: total + 1].copy()
 
 
-@njit(**ENTRY)
 def _sort_samples(num_polygons: int, pieces: np.ndarray, outlines: np.ndarray, outline_start: np.ndarray) -> _Samples:
     """Return the vertices of all pieces, moved inward a little and sorted by polygon."""
-    num_pieces = len(pieces) - 1
-    start = np.zeros(num_polygons + 1, np.int32)
-    for piece in range(num_pieces):
-        start[pieces[piece, 0] + 1] += outline_start[piece + 1] - outline_start[piece]
-    for p in range(num_polygons):
-        start[p + 1] += start[p]
-    place = start.copy()
-    point = np.empty((len(outlines), 2), np.float32)
-    owner = np.empty(len(outlines), np.int32)
-    for piece in range(num_pieces):
-        begin = outline_start[piece]
-        end = outline_start[piece + 1]
-        middle_x = 0.0
-        middle_z = 0.0
-        for k in range(begin, end):
-            middle_x += outlines[k, 0] / (end - begin)
-            middle_z += outlines[k, 1] / (end - begin)
-        for k in range(begin, end):
-            at = place[pieces[piece, 0]]
-            point[at, 0] = outlines[k, 0] + (middle_x - outlines[k, 0]) * PULL
-            point[at, 1] = outlines[k, 1] + (middle_z - outlines[k, 1]) * PULL
-            owner[at] = piece
-            place[pieces[piece, 0]] += 1
+    size = np.diff(outline_start)
+    piece = np.repeat(np.arange(len(size), dtype=np.int32), size)
+    middle = np.stack([np.bincount(piece, along / size[piece], len(size)) for along in outlines.T], axis=1)
+    point = (outlines + (middle[piece] - outlines) * PULL).astype(np.float32)
+    polygon = pieces[piece, 0]
+    order = np.argsort(polygon, kind="stable")
+    start = np.concatenate([[0], np.cumsum(np.bincount(polygon, minlength=num_polygons))]).astype(np.int32)
     stamp = np.full(len(outlines), -1, np.int32)
-    times = np.zeros(num_pieces, np.int32)
-    return _Samples(start, point, owner, stamp, times, np.empty(num_pieces, np.int32))
+    times = np.zeros(len(size), np.int32)
+    return _Samples(start, point[order], piece[order], stamp, times, np.empty(len(size), np.int32))
 
 
 @njit(**INNER)

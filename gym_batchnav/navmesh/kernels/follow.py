@@ -119,7 +119,7 @@ def _stride_along(row: np.ndarray, queue: np.ndarray, spot: Spot, heading: float
     length = stride.forward_step
     end = Point(spot.x - np.sin(heading) * length, spot.y, spot.z - np.cos(heading) * length)
     ahead = try_step(row, queue, spot, end, stride.sliding)
-    # A blocked step must not win, or an agent at a corner that every step passes would stand still forever.
+    # Steps that hardly move are rejected, or an agent wedged at a corner would choose one forever.
     if (ahead.x - spot.x) ** 2 + (ahead.z - spot.z) ** 2 < (MIN_MOVE * length) ** 2:
         return Spot(to_int64(-1), ahead.x, ahead.y, ahead.z)
     return ahead

@@ -166,14 +166,14 @@ def _around_corners(row: np.ndarray, goal_set: int, spot: Spot) -> tuple[float, 
     field = goals_at(row).field[goal_set]
     piece = piece_at(cells, spot.polygon, spot.x, spot.z)
     if piece >= 0:
-        refuted = -np.inf  # length through the last corner that turned out to be hidden
+        excluded_up_to = -np.inf  # candidates up to this length are known to be hidden
         for _ in range(cells.pieces[piece, 1], cells.pieces[piece + 1, 1]):
-            best, listed = _best_listed(corners.point, cells, field, piece, spot, refuted)
+            best, listed = _best_listed(corners.point, cells, field, piece, spot, excluded_up_to)
             if best == np.inf:
                 break
             if listed >= 0 or _reaches(ground, corners.point, ~listed, spot):
                 return best, max(listed, ~listed)
-            refuted = best
+            excluded_up_to = best
     return _look_for_corner(ground, corners, field, spot)
 
 

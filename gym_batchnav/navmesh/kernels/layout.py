@@ -119,7 +119,7 @@ class Drops(NamedTuple):
 
 
 class Point(NamedTuple):
-    """A point in space."""
+    """A point or a vector in space."""
 
     x: float  # metres
     y: float  # metres

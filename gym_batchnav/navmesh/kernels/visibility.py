@@ -11,13 +11,13 @@ never mix, and nothing is visible through a wall. Lengths are those of the polyl
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
 from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
 from gym_batchnav.navmesh.kernels.ground import floor_height, to_int64
+from gym_batchnav.navmesh.kernels.heap import pop, rise
 from gym_batchnav.navmesh.kernels.layout import Corners, Ground
 from gym_batchnav.system.jit import ENTRY, INNER, SMALL
 
@@ -415,19 +415,24 @@ def _all_shortest_paths(points: np.ndarray, edge_start: np.ndarray, edges: np.nd
         for k in range(edge_start[c], edge_start[c + 1]):
             lengths[k] = length_between(points, c, edges[k])
     distance = np.empty(num_corners, np.float64)
+    heap = np.empty(num_corners, np.int32)
+    place = np.empty(num_corners, np.int32)
     for source in range(num_corners):
         distance[:] = np.inf
         distance[source] = 0.0
-        heap = [(0.0, to_int64(source))]
-        while heap:
-            near, corner = heappop(heap)
-            if near > distance[corner]:
-                continue
+        heap[0] = source
+        size = to_int64(1)
+        while size > 0:
+            corner = pop(heap, place, distance, size)
+            size -= 1
             for k in range(edge_start[corner], edge_start[corner + 1]):
-                further = near + lengths[k]
-                if further < distance[edges[k]]:
-                    distance[edges[k]] = further
-                    heappush(heap, (further, to_int64(edges[k])))
+                other = to_int64(edges[k])
+                further = distance[corner] + lengths[k]
+                if further < distance[other]:
+                    is_new = distance[other] == np.inf
+                    distance[other] = further
+                    rise(heap, place, distance, size if is_new else to_int64(place[other]), other)
+                    size += is_new
         for c in range(num_corners):
             between[source, c] = distance[c]
     for a in range(num_corners):  # sums in the opposite order may differ in the last bit

@@ -8,7 +8,7 @@ import numpy as np
 
 from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.geometry import Camera, camera_to_world
-from gym_batchnav.library.prepare import AnyNavigation
+from gym_batchnav.library.prepare import Navigation
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.scene.scene import Scene
 from gym_batchnav.viz.views import AgentViews
@@ -38,7 +38,7 @@ class Snapshot:
     """
 
     scene: Scene
-    navigation: AnyNavigation
+    navigation: Navigation
     picked: int
     indices: np.ndarray
     position: np.ndarray

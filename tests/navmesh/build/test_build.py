@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from gym_batchnav.navmesh import build
 from gym_batchnav.navmesh.build import build_navmesh, contours
-from gym_batchnav.navmesh.detour import read_navmesh, write_navmesh
+from gym_batchnav.navmesh.detour import read_navmesh
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.navmesh.record import NavMeshData, NavMeshSettings
 
@@ -164,15 +164,6 @@ def test_a_pillar_leaves_a_hole():
     assert_sound(mesh)
 
 
-def test_many_pillars_leave_as_many_holes():
-    places = [(x, z) for x in (1.5, 3.5, 5.5, 7.5) for z in (1.5, 3.5, 5.5, 7.5)]
-    mesh = build_navmesh(*soup(slab(9, 9), *(box([x, -0.1, z], [x + 0.4, 2, z + 0.4]) for x, z in places)))
-    for x, z in places:
-        assert np.isnan(floor_heights(mesh, np.array([x + 0.2]), np.array([z + 0.2]))).all()
-    assert areas_from_above(mesh).sum() == pytest.approx((9 - 2 * LEDGE_INSET) ** 2 - 16 * 0.6**2, rel=0.01)
-    assert_sound(mesh)
-
-
 @pytest.mark.parametrize(("door", "islands"), [(0.0, 2), (0.15, 2), (0.9, 1)])
 def test_rooms_are_one_island_if_the_door_is_wide_enough(door, islands):
     walls = [box([3, -0.1, 0], [3.2, 2, 2]), box([3, -0.1, 2 + door], [3.2, 2, 5])]
@@ -204,6 +195,18 @@ def test_slopes_are_walkable_up_to_the_agents_limit(slope_deg, walkable):
     else:
         with pytest.raises(ValueError, match="no walkable area"):
             build_navmesh(*ramp, fine)
+
+
+def test_islands_and_regions_that_are_too_small_are_dropped_and_merged():
+    parts = soup(
+        slab(4, 4), box([5, -0.1, 0], [6.1, 0, 1.1]), box([1, -0.1, 1], [1.2, 2, 3]), box([1.2, -0.1, 2], [3, 2, 2.2])
+    )
+    both, one = (build_navmesh(*parts, NavMeshSettings(region_min_size=cells)) for cells in (15.0, 17.0))
+    assert island_areas(both)[1] == pytest.approx(0.8**2, rel=0.1)  # 256 cells
+    assert both.num_islands == 2 and one.num_islands == 1
+    apart, merged = (build_navmesh(*parts, NavMeshSettings(region_merge_size=size)) for size in (0.0, 100.0))
+    assert len(apart.polygons) > len(merged.polygons)
+    assert areas_from_above(apart).sum() == pytest.approx(areas_from_above(merged).sum(), rel=0.01)
 
 
 def test_storeys_lie_one_above_the_other():
@@ -437,7 +440,7 @@ def load_scene(data_dir, scene):
 
 @pytest.mark.data
 @pytest.mark.parametrize("scene", SCENES)
-def test_real_scenes_agree_with_recast(scene, data_dir, tmp_path):
+def test_real_scenes_agree_with_recast(scene, data_dir):
     oracle, vertices, triangles, chosen = load_scene(data_dir, scene)
     mesh = build_navmesh(vertices, triangles, chosen)
     reference = read_navmesh(data_dir / "fixtures" / scene / "recast.navmesh")
@@ -447,10 +450,6 @@ def test_real_scenes_agree_with_recast(scene, data_dir, tmp_path):
     assert len(large) == len(wanted)
     np.testing.assert_allclose(large, wanted, rtol=0.02)
     np.testing.assert_allclose(mesh.vertices[:, 1].min(), reference.vertices[:, 1].min(), atol=chosen.cell_height)
-
-    map_ = np.load(data_dir / "fixtures" / scene / "occupancy.npz")
-    cover = covered(mesh, map_["origin_xz"], float(map_["cell"]), map_["covered"].shape)
-    assert (cover & map_["covered"]).sum() / (cover | map_["covered"]).sum() >= 0.99
 
     # Seen from above, outlines differ by less than a hand's breadth: 1 cm on average.
     step = chosen.cell_size / 4
@@ -463,19 +462,6 @@ def test_real_scenes_agree_with_recast(scene, data_dir, tmp_path):
     pairs = oracle["pairs"]
     lengths = NavMesh(mesh).geodesic_distance(np.array(pairs["start"]), np.array(pairs["end"]))
     assert (np.abs(lengths / np.array(pairs["exact"]) - 1) <= 0.01).mean() >= 0.95
-
-    write_navmesh(mesh, tmp_path / "built.navmesh")
-    for ours, read in zip(arrays_of(mesh), arrays_of(read_navmesh(tmp_path / "built.navmesh")), strict=True):
-        assert len(ours) == len(read)
-
-
-@pytest.mark.data
-def test_storeys_are_built_like_the_one_that_they_repeat(data_dir):
-    _, vertices, triangles, chosen = load_scene(data_dir, "aws_small_house")
-    house = island_areas(build_navmesh(vertices, triangles, chosen))
-    storeys = soup(*((vertices + np.float32([0, 3.2 * k, 0]), triangles) for k in range(3)))
-    mesh = build_navmesh(*storeys, chosen)
-    assert areas_from_above(mesh).sum() == pytest.approx(3 * house.sum(), rel=0.02)
 
 
 def test_more_to_stand_on_than_the_limit_is_refused(monkeypatch):

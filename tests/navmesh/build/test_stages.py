@@ -1,45 +1,127 @@
-"""The builder's stages, each against a slow twin or the property that defines it, on small random plans."""
+"""The builder's stages, each against a slow twin or the property that defines it, on small random inputs."""
+
+from itertools import pairwise
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from gym_batchnav.navmesh.build import contours, polygons, regions, voxel
-from gym_batchnav.navmesh.build.voxel import OPEN_SKY
+from gym_batchnav.navmesh.build import contours, detail, polygons, regions, voxel
 
-WIDTH = 6
-DEPTH = 5
+WIDTH = 9
+DEPTH = 8
 HEIGHT = 4
-CLIMB = 1
-PLANS = arrays(np.int64, (DEPTH, WIDTH), elements=st.integers(0, 4))  # 0 is a hole, else the floor's height
-LARGE_PLANS = arrays(np.bool_, (9, 11), elements=st.sampled_from([True, True, True, False]))
+SKY = 10**6
+STEPS = ((-1, 0), (0, 1), (1, 0), (0, -1))  # x and z of directions 0 to 3
+PLANS = arrays(np.bool_, (9, 11), elements=st.sampled_from([True, True, True, False]))
 quick = settings(max_examples=25, deadline=None)
 
-
-def open_spans(plan: np.ndarray) -> voxel.OpenSpans:
-    """The open spans of a plan of heights, under the sky."""
-    column = np.flatnonzero(plan.reshape(-1)).astype(np.int32)
-    start = np.concatenate([[0], np.cumsum(plan.reshape(-1) > 0)]).astype(np.int32)
-    floor = plan.reshape(-1)[column].astype(np.int16)
-    return voxel.OpenSpans(start, column, floor, np.full(len(column), OPEN_SKY, np.int32))
+Span = tuple[int, int, bool]  # bottom, top, walkable
 
 
-def linked(plan: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Links, column and floor of a plan."""
-    spans = open_spans(plan)
-    return voxel.link(spans, plan.shape[1], HEIGHT, CLIMB), spans.column, spans.floor
+def random_columns(seed: int) -> list[list[Span]]:
+    """Spans of every column, lowest first; those of a column do not touch."""
+    rng = np.random.default_rng(seed)
+    columns: list[list[Span]] = []
+    for _ in range(WIDTH * DEPTH):
+        columns.append([])
+        height = 0
+        for _ in range(rng.integers(0, 7)):
+            bottom = height + int(rng.integers(1, 6))
+            height = bottom + int(rng.integers(1, 3))
+            columns[-1].append((bottom, height, bool(rng.random() < 0.6)))
+    return columns
 
 
-STEPS = ((-1, 0), (0, 1), (1, 0), (0, -1))  # x and z of directions 0 to 3
+def solid(columns: list[list[Span]]) -> voxel.SolidSpans:
+    spans = [span for column in columns for span in column]
+    return voxel.SolidSpans(
+        np.cumsum([0, *map(len, columns)]).astype(np.int32),
+        np.array([bottom for bottom, _, _ in spans], np.int16),
+        np.array([top for _, top, _ in spans], np.int16),
+        np.array([walkable for *_, walkable in spans], np.bool_),
+    )
+
+
+def twin_low_hanging(columns: list[list[Span]], climb: int) -> list[bool]:
+    """Whether each span is walkable, or lies at most ``climb`` over the walkable span beneath."""
+    found = []
+    for column in columns:
+        for place, (_, top, walkable) in enumerate(column):
+            beneath = column[place - 1] if place else (0, 0, False)
+            found.append(walkable or (beneath[2] and top - beneath[1] <= climb))
+    return found
+
+
+def gaps(column: list[Span]) -> list[tuple[int, int]]:
+    """Floor and ceiling of every gap of a column, that beneath its lowest span included."""
+    return list(zip([-SKY, *(top for _, top, _ in column)], [*(bottom for bottom, *_ in column), SKY], strict=True))
+
+
+def twin_ledges(columns: list[list[Span]], climb: int) -> list[bool]:
+    """Whether each span is walkable and neither beside a drop nor on a steep slope."""
+    found = []
+    for index, column in enumerate(columns):
+        x = index % WIDTH
+        z = index // WIDTH
+        for place, (_, floor, walkable) in enumerate(column):
+            ceiling = gaps(column)[place + 1][1]
+            rises = []
+            for dx, dz in STEPS:
+                if not (0 <= x + dx < WIDTH and 0 <= z + dz < DEPTH):
+                    rises.append(-SKY)
+                    continue
+                for other_floor, other_ceiling in gaps(columns[(z + dz) * WIDTH + x + dx]):
+                    if min(ceiling, other_ceiling) - max(floor, other_floor) >= HEIGHT:
+                        rises.append(other_floor - floor)
+            steps = [0, *(rise for rise in rises if abs(rise) <= climb)]
+            found.append(walkable and min(rises, default=0) >= -climb and max(steps) - min(steps) <= climb)
+    return found
+
+
+@given(seed=st.integers(0, 2**32 - 1), climb=st.integers(0, 4))
+def test_span_filters_are_those_of_the_twins(seed: int, climb: int) -> None:
+    spans = random_columns(seed)
+    got = solid(spans)
+    voxel.filter_low_hanging(got, climb)
+    assert got.walkable.tolist() == twin_low_hanging(spans, climb)
+    got = solid(spans)
+    voxel.filter_ledges(got, WIDTH, HEIGHT, climb)
+    assert got.walkable.tolist() == twin_ledges(spans, climb)
+
+
+@given(seed=st.integers(0, 2**32 - 1), height=st.integers(0, 6))
+def test_open_spans_are_those_with_room_above(seed: int, height: int) -> None:
+    spans = random_columns(seed)
+    twin = [
+        (index, floor, ceiling)
+        for index, column in enumerate(spans)
+        for (_, _, walkable), (floor, ceiling) in zip(column, gaps(column)[1:], strict=True)
+        if walkable and ceiling - floor >= height
+    ]
+    start, column, floor, ceiling = voxel.find_floors(solid(spans), height)
+    ceiling = np.where(ceiling == voxel.OPEN_SKY, SKY, ceiling)
+    assert list(zip(column.tolist(), floor.tolist(), ceiling.tolist(), strict=True)) == twin
+    np.testing.assert_array_equal(start, np.searchsorted(column, np.arange(WIDTH * DEPTH + 1)))
+    np.testing.assert_array_equal(start, voxel.column_starts(column, WIDTH * DEPTH))
+
+
+@given(links=arrays(np.int32, (12, 4), elements=st.integers(-1, 11)), kept=arrays(np.bool_, 12))
+def test_kept_spans_are_linked_as_before(links: np.ndarray, kept: np.ndarray) -> None:
+    rows = np.flatnonzero(kept).tolist()
+    twin = [[rows.index(beside) if beside in rows else -1 for beside in links[row].tolist()] for row in rows]
+    assert voxel.keep_spans(links.copy(), kept).tolist() == twin
+
+
 Columns = dict[tuple[int, int], list[tuple[int, int, bool]]]  # spans (bottom, top, walkable) by (x, z), lowest first
 
 
-def twin_rasterise(boxes: list[tuple[int, int, int, bool]], height_of: dict[int, int]) -> Columns:
-    """Merge the voxel runs (x, z, bottom, walkable) of height ``height_of[index]`` that overlap or touch."""
+def twin_rasterise(boxes: list[tuple[int, int, int, bool]]) -> Columns:
+    """Merge the voxel runs (x, z, bottom, walkable) of height 1 that overlap or touch."""
     columns: Columns = {}
-    for index, (x, z, bottom, walkable) in enumerate(boxes):
-        new = (bottom, bottom + height_of[index], walkable)
+    for x, z, bottom, walkable in boxes:
+        new = (bottom, bottom + 1, walkable)
         apart = []
         for span in columns.get((x, z), []):
             if span[1] < new[0] or span[0] > new[1]:
@@ -48,6 +130,39 @@ def twin_rasterise(boxes: list[tuple[int, int, int, bool]], height_of: dict[int,
                 new = (min(span[0], new[0]), max(span[1], new[1]), span[2] or new[2])
         columns[x, z] = sorted([*apart, new])
     return columns
+
+
+@quick
+@given(
+    boxes=st.lists(
+        st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(0, 9), st.booleans()), min_size=1, max_size=30
+    )
+)
+def test_triangles_become_the_spans_of_the_twin(boxes: list[tuple[int, int, int, bool]]) -> None:
+    """A triangle well inside one voxel column fills one voxel of it."""
+    corners = np.array([[0.2, 0.3, 0.2], [0.2, 0.3, 0.8], [0.8, 0.7, 0.2]])
+    points = np.concatenate([np.add(corners, (x, bottom, z)) for x, z, bottom, _ in boxes]).astype(np.float32)
+    triangles = np.arange(len(points)).reshape(-1, 3)
+    walkable = np.array([flat for *_, flat in boxes])
+    one = np.float32(1)
+    head, spans, count = voxel.rasterise(points, triangles, walkable, one, one, 4, 3, 1000, 0)
+    assert count >= 0
+    start, bottom, top, flat = voxel.flatten(head, spans)
+    twin = twin_rasterise(boxes)
+    for column in range(12):
+        here = slice(start[column], start[column + 1])
+        got = list(zip(bottom[here].tolist(), top[here].tolist(), flat[here].tolist(), strict=True))
+        assert got == twin.get((column % 4, column // 4), [])
+
+
+def test_rasterising_stops_at_its_limit() -> None:
+    points = np.array([[0, 0, 0], [0, 0, 9], [9, 0, 9]], np.float32)
+    one = np.float32(1)
+    arguments = (points, np.array([[0, 1, 2]]), np.array([True]), one, one, 9, 9)
+    needed = voxel.rasterise(*arguments, 10_000, 0)[-1]  # of which memory for 64 is reserved at once
+    assert 45 <= needed <= 81
+    assert voxel.rasterise(*arguments, needed - 1, 100)[-1] == -1
+    assert voxel.rasterise(*arguments, needed, 100)[-1] == needed
 
 
 def twin_links(floors: list[tuple[int, int, int, int]], height: int, climb: int) -> np.ndarray:
@@ -84,6 +199,24 @@ def twin_boundary_distance(links: np.ndarray) -> np.ndarray:
     return distance
 
 
+def two_storeys(lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Links, columns and storeys of the open spans of two plans, one far above the other."""
+    columns = [
+        [*([(0, 1, True)] if low else []), *([(50, 51, True)] if high else [])]
+        for low, high in zip(lower.ravel().tolist(), upper.ravel().tolist(), strict=True)
+    ]
+    spans = voxel.find_floors(solid(columns), HEIGHT)
+    return voxel.link(spans, lower.shape[1], HEIGHT, 1), spans.column, spans.floor > 10
+
+
+def borders(plan: np.ndarray) -> list[np.ndarray]:
+    """The traced borders [N, 4] of a plan that is one region."""
+    links, column, _ = two_storeys(plan, np.zeros_like(plan))
+    floor = np.zeros(len(links), np.int16)
+    points, start, _ = contours.trace(links, floor, column, np.ones(len(links), np.int32), plan.shape[1])
+    return [points[first:last] for first, last in pairwise(start.tolist())]
+
+
 def border_length(links: np.ndarray, region: np.ndarray) -> dict[int, int]:
     """Cell edges between every region and all others."""
     length: dict[int, int] = {}
@@ -118,63 +251,25 @@ def largest_error(points: np.ndarray, kept: np.ndarray) -> float:
 
 
 @quick
-@given(
-    boxes=st.lists(
-        st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(0, 9), st.booleans()), min_size=1, max_size=30
-    )
-)
-def test_triangles_become_the_spans_of_the_twin(boxes: list[tuple[int, int, int, bool]]) -> None:
-    """A triangle well inside one voxel column fills one voxel of it."""
-    corners = np.array([[0.2, 0.3, 0.2], [0.2, 0.3, 0.8], [0.8, 0.7, 0.2]])
-    points = np.concatenate([np.add(corners, (x, bottom, z)) for x, z, bottom, _ in boxes]).astype(np.float32)
-    triangles = np.arange(len(points)).reshape(-1, 3)
-    walkable = np.array([flat for *_, flat in boxes])
-    one = np.float32(1)
-    head, spans, count = voxel.rasterise(points, triangles, walkable, one, one, 4, 3, 1000, 0)
-    assert count >= 0
-    start, bottom, top, flat = voxel.flatten(head, spans)
-    twin = twin_rasterise(boxes, dict.fromkeys(range(len(boxes)), 1))
-    for column in range(12):
-        here = slice(start[column], start[column + 1])
-        got = list(zip(bottom[here].tolist(), top[here].tolist(), flat[here].tolist(), strict=True))
-        assert got == twin.get((column % 4, column // 4), [])
-
-
-def test_rasterising_stops_at_its_limit() -> None:
-    points = np.array([[0, 0, 0], [0, 0, 9], [9, 0, 9]], np.float32)
-    one = np.float32(1)
-    arguments = (points, np.array([[0, 1, 2]]), np.array([True]), one, one, 9, 9)
-    needed = voxel.rasterise(*arguments, 10_000, 0)[-1]  # of which memory for 64 is reserved at once
-    assert 45 <= needed <= 81
-    assert voxel.rasterise(*arguments, needed - 1, 100)[-1] == -1
-    assert voxel.rasterise(*arguments, needed, 100)[-1] == needed
+@given(seed=st.integers(0, 2**32 - 1), climb=st.integers(0, HEIGHT))
+def test_links_are_those_of_the_twin(seed: int, climb: int) -> None:
+    spans = voxel.find_floors(solid(random_columns(seed)), 0)
+    _, column, floor, ceiling = (one.tolist() for one in spans)
+    rows = [(c % WIDTH, c // WIDTH, low, high) for c, low, high in zip(column, floor, ceiling, strict=True)]
+    np.testing.assert_array_equal(voxel.link(spans, WIDTH, HEIGHT, climb), twin_links(rows, HEIGHT, climb))
 
 
 @quick
-@given(plan=PLANS, roof=PLANS)
-def test_links_are_those_of_the_twin(plan: np.ndarray, roof: np.ndarray) -> None:
-    spans = open_spans(plan)
-    _, column, floor, ceiling = spans
-    low = roof.reshape(-1)[column] > 0
-    ceiling[low] = floor[low] + 2 + roof.reshape(-1)[column][low].astype(np.int32)
-    got = voxel.link(spans, WIDTH, HEIGHT, CLIMB)
-    rows = list(
-        zip((column % WIDTH).tolist(), (column // WIDTH).tolist(), floor.tolist(), ceiling.tolist(), strict=True)
-    )
-    np.testing.assert_array_equal(got, twin_links(rows, HEIGHT, CLIMB))
-
-
-@quick
-@given(plan=LARGE_PLANS)
+@given(plan=PLANS)
 def test_the_distance_to_the_boundary_is_the_shortest(plan: np.ndarray) -> None:
-    links, _, _ = linked(plan.astype(np.int64))
+    links, *_ = two_storeys(plan, np.zeros_like(plan))
     np.testing.assert_array_equal(voxel.boundary_distance(links), twin_boundary_distance(links))
 
 
 @quick
-@given(plan=LARGE_PLANS)
+@given(plan=PLANS)
 def test_regions_cover_every_span_and_are_connected(plan: np.ndarray) -> None:
-    links, _, _ = linked(plan.astype(np.int64))
+    links, *_ = two_storeys(plan, np.zeros_like(plan))
     if not len(links):
         return
     region, count = regions.watershed(links, voxel.boundary_distance(links))
@@ -193,13 +288,13 @@ def test_regions_cover_every_span_and_are_connected(plan: np.ndarray) -> None:
 
 
 @quick
-@given(plan=LARGE_PLANS)
+@given(plan=PLANS)
 def test_borders_have_the_length_and_area_of_their_regions(plan: np.ndarray) -> None:
-    links, column, floor = linked(plan.astype(np.int64))
+    links, column, _ = two_storeys(plan, np.zeros_like(plan))
     if not len(links):
         return
     region, _ = regions.watershed(links, voxel.boundary_distance(links))
-    points, start, owner = contours.trace(links, floor, column, region, plan.shape[1])
+    points, start, owner = contours.trace(links, np.zeros(len(links), np.int16), column, region, plan.shape[1])
     length: dict[int, int] = {}
     doubled: dict[int, int] = {}
     for border, own in enumerate(owner.tolist()):
@@ -211,28 +306,19 @@ def test_borders_have_the_length_and_area_of_their_regions(plan: np.ndarray) -> 
 
 
 @quick
-@given(plan=LARGE_PLANS, max_error=st.sampled_from([0.5, 1.3, 3.0]))
+@given(plan=PLANS, max_error=st.sampled_from([0.5, 1.3, 3.0]))
 def test_simplified_borders_stay_within_their_error(plan: np.ndarray, max_error: float) -> None:
-    links, column, floor = linked(plan.astype(np.int64))
-    if not len(links):
-        return
-    points, start, _ = contours.trace(links, floor, column, np.ones(len(links), np.int32), plan.shape[1])
-    for border in range(len(start) - 1):
-        traced = points[start[border] : start[border + 1]]
+    for traced in borders(plan):
         kept = np.empty(len(traced) + 2, np.int64)
         count = contours.simplify(traced, np.float32(max_error), 0, kept)
         assert largest_error(traced[:, ::2], kept[:count]) <= max_error + 1e-5
 
 
 @quick
-@given(plan=LARGE_PLANS, limit=st.integers(3, 6))
+@given(plan=PLANS, limit=st.integers(3, 6))
 def test_polygons_are_convex_and_cover_the_outline(plan: np.ndarray, limit: int) -> None:
-    links, column, floor = linked(plan.astype(np.int64))
-    if not len(links):
-        return
-    points, start, _ = contours.trace(links, floor, column, np.ones(len(links), np.int32), plan.shape[1])
-    for border in range(len(start) - 1):
-        ring = np.ascontiguousarray(points[start[border] : start[border + 1], :3])
+    for traced in borders(plan):
+        ring = np.ascontiguousarray(traced[:, :3])
         places = {tuple(point) for point in ring[:, ::2].tolist()}
         if area(ring) >= 0 or len(places) < len(ring):
             continue  # a hole, or an outline that touches itself
@@ -247,16 +333,140 @@ def test_polygons_are_convex_and_cover_the_outline(plan: np.ndarray, limit: int)
         assert total == area(ring)
 
 
-@quick
-@given(numbers=arrays(np.int32, 60, elements=st.integers(0, 5)), height=st.integers(1, 6))
-def test_overlapping_regions_are_those_of_the_twin(numbers: np.ndarray, height: int) -> None:
-    column = np.arange(60) // height
-    twin = {
-        (int(numbers[low]), int(numbers[high]))
-        for low in range(60)
-        for high in range(low + 1, 60)
-        if column[low] == column[high] and numbers[low] != regions.SOLID and numbers[high] != regions.SOLID
-    }
-    keys = regions._overlapping_pairs(numbers.astype(np.int64), column).tolist()
-    assert len(keys) == len(twin)
-    assert {(key >> 32, key & 0xFFFFFFFF) for key in keys} == twin
+Place = tuple[int, int]  # x and z
+
+
+def cross(a: Place, b: Place, c: Place) -> int:
+    return (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])
+
+
+def meet(a: Place, b: Place, c: Place, d: Place) -> bool:
+    """Whether the segments ab and cd have a point in common."""
+    sides = [np.sign(cross(a, b, c)), np.sign(cross(a, b, d)), np.sign(cross(c, d, a)), np.sign(cross(c, d, b))]
+    if sides[0] != sides[1] and sides[2] != sides[3]:
+        return True
+    boxes = all(max(a[k], b[k]) >= min(c[k], d[k]) and max(c[k], d[k]) >= min(a[k], b[k]) for k in (0, 1))
+    return boxes and not any(sides)
+
+
+def starts_inside(ring: list[Place], row: int, to: Place) -> bool:
+    """Whether the way from a vertex of an outline to a place begins strictly inside, which is to the right."""
+    here = ring[row]
+    before = ring[row - 1]
+    after = ring[(row + 1) % len(ring)]
+    angle = [np.arctan2(place[1] - here[1], place[0] - here[0]) for place in (before, after, to)]
+    return 1e-9 < (angle[1] - angle[2]) % (2 * np.pi) < (angle[1] - angle[0]) % (2 * np.pi) - 1e-9
+
+
+def twin_bridge(outline: list[Place], holes: list[list[Place]], hole: int) -> tuple[int, int]:
+    """The nearest vertex of the outline that the first possible vertex of a hole sees, counted from its leftmost."""
+    edges = [edge for ring in (outline, *holes) for edge in pairwise([*ring, ring[0]])]
+    own = holes[hole]
+    left = own.index(min(own))
+    for turned in range(len(own)):
+        place = own[(left + turned) % len(own)]
+        seen = [
+            ((corner[0] - place[0]) ** 2 + (corner[1] - place[1]) ** 2, row)
+            for row, corner in enumerate(outline)
+            if starts_inside(outline, row, place)
+            and not any(meet(corner, place, *edge) for edge in edges if corner not in edge and place not in edge)
+        ]
+        if seen:
+            return min(seen)[1], (left + turned) % len(own)
+    return -1, -1
+
+
+@given(plan=PLANS)
+def test_holes_are_joined_by_the_bridges_of_the_twin(plan: np.ndarray) -> None:
+    plan[0] = plan[-1] = plan[:, 0] = plan[:, -1] = True  # so that the first outline is around all holes
+    rings = [np.ascontiguousarray(border[:, :3]) for border in borders(plan)]
+    outline = next(ring for ring in rings if area(ring) < 0)
+    holes = [ring for ring in rings if area(ring) > 0]
+    if not holes:
+        return
+    places = [[(x, z) for x, _, z in ring.tolist()] for ring in holes]
+    hole_start = np.cumsum([0, *map(len, holes)])
+    bridges = []
+    for hole in range(len(holes)):
+        bridges.append(contours.find_bridge(outline, np.concatenate(holes), hole_start, hole))
+        assert bridges[-1] == twin_bridge([(x, z) for x, _, z in outline.tolist()], places, hole)
+    if len(holes) == 1 and bridges[0][0] >= 0:
+        merged = contours.merge_holes(outline, holes)
+        assert len(merged) == len(outline) + len(holes[0]) + 2
+        assert area(merged) == area(outline) + area(holes[0])
+
+
+SIDE = 12
+SPACING = 3.0
+FLOORS = arrays(np.int16, (SIDE, SIDE), elements=st.integers(0, 5))
+
+
+def twin_floor_near(heights: np.ndarray, holes: np.ndarray, x: float, z: float, expected: float) -> float:
+    """The floor at a place or else in the nearest square ring of cells that has one, nearest to what is expected."""
+    cx, cz = (min(max(int(np.floor(value + 0.01)), 0), SIDE - 1) for value in (x, z))
+    cells = [(max(abs(i - cx), abs(k - cz)), k, i) for k in range(SIDE) for i in range(SIDE) if not holes[k, i]]
+    for ring in range(3):
+        found = [float(heights[k, i]) for away, k, i in cells if away == ring]
+        if found:
+            return min(found, key=lambda height: abs(height - expected))
+    return expected
+
+
+def twin_bends(heights: np.ndarray, most: float) -> set[int]:
+    """Return the places where a line must bend to miss no height by more than ``most``, halved at the worst place."""
+    straight = np.linspace(heights[0], heights[-1], len(heights))
+    errors = np.abs(heights - straight)
+    if len(heights) < 3 or errors[1:-1].max() <= most:
+        return set()
+    worst = 1 + int(errors[1:-1].argmax())
+    right = {worst + bend for bend in twin_bends(heights[worst:], most)}
+    return {worst} | twin_bends(heights[: worst + 1], most) | right
+
+
+def height_at(points: np.ndarray, triangles: np.ndarray, x: float, z: float) -> float:
+    """The height of a triangulation at a place."""
+    for a, b, c in points[triangles]:
+        share = np.linalg.solve(np.array([[a[0], b[0], c[0]], [a[2], b[2], c[2]], [1, 1, 1]]), [x, z, 1])
+        if share.min() >= -1e-9:
+            return float(share @ (a[1], b[1], c[1]))
+    raise AssertionError(f"no triangle at {x}, {z}")
+
+
+@settings(max_examples=15)
+@given(heights=FLOORS, holes=arrays(np.bool_, (SIDE, SIDE), elements=st.sampled_from([False] * 5 + [True])))
+def test_detail_triangles_follow_the_floor_and_are_delaunays(heights: np.ndarray, holes: np.ndarray) -> None:
+    """A square polygon has the bends of the twin at its edges, empty circumcircles, and misses no place by far."""
+    start = np.concatenate([[0], np.cumsum(~holes.ravel())]).astype(np.int32)
+    floor = heights[~holes].astype(np.int16)
+    floors = detail.Floors(start, floor, np.ones(len(floor), np.int32), SIDE)
+    corners = np.array([[0, 2, 0], [0, 2, SIDE], [SIDE, 2, SIDE], [SIDE, 2, 0]], np.int32)
+    polygons = np.array([[0, 1, 2, 3, -1, -1]], np.int32)
+    added, faces, first = detail.triangulate_floors(
+        corners, polygons, np.full((1, 6), -1, np.int32), np.ones(1, np.int32), floors, SPACING, 1.0
+    )
+    points = np.concatenate([corners, added])
+    assert first.tolist() == [0, len(faces)]
+    edges = []
+    for a, b in pairwise([0, 1, 2, 3, 0]):
+        a, b = sorted((a, b), key=lambda row: (corners[row][0], corners[row][2]))
+        places = np.linspace(corners[a], corners[b], 6)  # five pieces of at most the spacing
+        line = np.array([2.0, *(twin_floor_near(heights, holes, x, z, 2.0) for x, _, z in places[1:-1]), 2.0])
+        edges += [(places[bend][0], line[bend], places[bend][2]) for bend in twin_bends(line, 1.0)]
+    on_edge = [row for row in added.tolist() if {row[0], row[2]} & {0.0, float(SIDE)}]
+    assert sorted(map(tuple, np.round(on_edge, 6).tolist())) == sorted(map(tuple, np.round(edges, 6).tolist()))
+
+    total = 0.0
+    for a, b, c in points[faces][:, :, ::2]:
+        doubled = (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])
+        assert doubled < 0, "wound like the polygon"
+        total -= doubled / 2
+        center = np.linalg.solve(2 * np.array([b - a, c - a]), [b @ b - a @ a, c @ c - a @ a])
+        assert (np.linalg.norm(points[:, ::2] - center, axis=1) >= np.linalg.norm(a - center) - 1e-6).all()
+    assert np.isclose(total, SIDE * SIDE)
+
+    inner = np.arange(SPACING, SIDE, SPACING)
+    flat = np.array([[0, 1, 2], [0, 2, 3]])
+    for x in inner:
+        for z in inner:
+            expected = twin_floor_near(heights, holes, x, z, height_at(points, flat, x, z))
+            assert abs(height_at(points, faces, x, z) - expected) <= 1 + 1e-6

@@ -4,17 +4,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from detour_twin import twin_corridor, twin_length, twin_path
+from detour_twin import twin_length, twin_path
 from floors import SCENES, floor_plan, mesh_of, oracle, scene_mesh
 from hypothesis import given
 from hypothesis import strategies as st
-from numba import njit
 
 from gym_batchnav.navmesh import NavMesh
 from gym_batchnav.navmesh.agents import NavMeshAgents
-from gym_batchnav.navmesh.kernels.corridor import MAX_CORRIDOR, MAX_NODES, Vertex, find_corridor, make_search
-from gym_batchnav.navmesh.kernels.ground import make_ground
-from gym_batchnav.navmesh.kernels.layout import Ground
+from gym_batchnav.navmesh.kernels.detour_path import MAX_CORRIDOR, MAX_NODES
 
 
 def length_of(points: np.ndarray) -> float:
@@ -63,21 +60,6 @@ def test_as_long_as_detours_paths(data_dir: Path, scene: str) -> None:
         assert length_of(path) == pytest.approx(got[k], rel=1e-6)
 
 
-@pytest.mark.data
-def test_detour_cannot_reach_other_islands(data_dir: Path) -> None:
-    count = 0
-    for scene in SCENES:
-        answers = oracle(data_dir, scene)["cross_pairs"]
-        if answers["start"]:
-            mesh = scene_mesh(data_dir, scene)
-            assert np.isposinf(
-                mesh.geodesic_distance(np.array(answers["start"]), np.array(answers["end"]), "detour")
-            ).all()
-            assert mesh.shortest_path(answers["start"][0], answers["end"][0], "detour").shape == (0, 3)
-            count += 1
-    assert count > 4
-
-
 @given(st.integers(0, 2**32 - 1), st.integers(2, 9), st.sampled_from([0.0, 0.02, 0.2]))
 def test_like_the_twin(seed: int, size: int, jitter: float) -> None:
     mesh = rough_mesh(seed, size, jitter)
@@ -92,50 +74,6 @@ def test_like_the_twin(seed: int, size: int, jitter: float) -> None:
     np.testing.assert_allclose(got, wanted, rtol=1e-6)
     for a, b in zip(points[:6], points[6:], strict=True):
         np.testing.assert_array_equal(mesh.shortest_path(a, b, "detour"), twin_path(mesh, a, b))
-
-
-@njit
-def corridor_between(ground: Ground, polygons: np.ndarray, points: np.ndarray) -> np.ndarray:
-    search = make_search(len(ground.num_vertices))
-    start = Vertex(points[0, 0], points[0, 1], points[0, 2])
-    end = Vertex(points[1, 0], points[1, 1], points[1, 2])
-    length = find_corridor(ground, search, np.int64(polygons[0]), start, np.int64(polygons[1]), end)
-    return search.corridor[:length].copy()
-
-
-@given(st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.2]), st.sampled_from([1.0, 50.0]))
-def test_corridors_are_those_of_the_twin(seed: int, jitter: float, widest: float) -> None:
-    """Without jitter many nodes have equal totals, so that the order of the heap decides between corridors."""
-    mesh = rough_mesh(seed, 12, jitter, widest)
-    ground = make_ground(mesh.data)
-    points, polygons = mesh.random_points_and_polygons(20, np.random.default_rng(seed))
-    points = mesh.vertices[mesh.polygons[polygons, 0]] if seed % 2 else points  # more ties between corners
-    for k in range(0, 20, 2):
-        if mesh.polygon_island[polygons[k]] == mesh.polygon_island[polygons[k + 1]]:
-            ends = np.ascontiguousarray(points[k : k + 2])
-            wanted = twin_corridor(mesh, int(polygons[k]), ends[0], int(polygons[k + 1]), ends[1])
-            assert corridor_between(ground, polygons[k : k + 2], ends).tolist() == wanted
-
-
-@given(st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.2]))
-def test_a_path_of_detour_is_a_path(seed: int, jitter: float) -> None:
-    mesh = rough_mesh(seed, 7, jitter)
-    points, polygons = mesh.random_points_and_polygons(40, np.random.default_rng(seed))
-    a, b = points[:20], points[20:]
-    there = mesh.geodesic_distance(a, b, "detour")
-    islands = mesh.polygon_island[polygons]
-    np.testing.assert_array_equal(np.isfinite(there), islands[:20] == islands[20:])
-    np.testing.assert_array_equal(np.isfinite(mesh.geodesic_distance(b, a, "detour")), np.isfinite(there))
-    assert (there >= np.linalg.norm(b - a, axis=1) * (1 - 1e-6)).all()
-    if jitter == 0:  # exact distances in 3-D may pass other heights
-        assert (there >= mesh.geodesic_distance(a, b) - 1e-4).all()
-    np.testing.assert_allclose(mesh.geodesic_distance(a, a, "detour"), 0, atol=1e-6)
-    for k in np.flatnonzero(np.isfinite(there)):
-        path = mesh.shortest_path(a[k], b[k], "detour")
-        np.testing.assert_allclose(path[[0, -1]], [a[k], b[k]], atol=1e-6)
-        assert length_of(path) == pytest.approx(there[k], rel=1e-5)
-        bends = (path[1:-1, None] == mesh.vertices[None]).all(axis=2).any(axis=1)
-        assert bends.all()
 
 
 def test_longer_where_the_corridor_is_wrong() -> None:

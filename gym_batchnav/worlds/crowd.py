@@ -12,13 +12,14 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from gym_batchnav.navmesh.kernels.ground import to_int64
+from gym_batchnav.navmesh.agents import PARALLEL_FROM, NavMeshAgents, expect_array, run_blocks
 from gym_batchnav.navmesh.kernels.layout import NUM_POLYGONS, Point, Spot
 from gym_batchnav.navmesh.kernels.motion import QUEUE, try_step
-from gym_batchnav.system.jit import ENTRY, INNER, SMALL
+from gym_batchnav.system.jit import ENTRY, INNER, SMALL, to_int64
 from gym_batchnav.system.parallel import for_each
 
 MAX_OVERLAP = 5e-4  # metres; discs that overlap by less are not moved back
+BLOCK = 8  # worlds that a thread takes at a time
 _NEVER = 2.0  # a time after the end of the step, which lasts from 0 to 1
 
 
@@ -35,6 +36,43 @@ class Crowd(NamedTuple):
     polygon: np.ndarray  # [W, B] int32, after the step; changed where a body is stopped
     position: np.ndarray  # [W, B, 3] float32, metres, after the step; changed where a body is stopped
     touched: np.ndarray  # [W, B] bool, written: whether another body cut short the way of this one
+
+
+def separate(navmeshes: NavMeshAgents, crowd: Crowd) -> None:
+    """Stop bodies that share a world where they meet, after each of them has moved as if it were alone.
+
+    The result does not depend on the order of a world's bodies. Discs that did not overlap before the step overlap by
+    at most ``MAX_OVERLAP`` after it; those that did overlap no more than before.
+
+    Args:
+        navmeshes: The navmeshes of the worlds' slots.
+        crowd: The bodies before and after the step; ``polygon``, ``position`` and ``touched`` are written.
+
+    Raises:
+        TypeError: If an array has another dtype, shape or memory layout than stated.
+    """
+    worlds = crowd.present.shape
+    size = worlds[0]
+    expect_array("slots", crowd.slots, np.int32, (size,))
+    expect_array("fixed", crowd.fixed, np.bool_, worlds[1:])
+    expect_array("radius", crowd.radius, np.float64, worlds[1:])
+    for name in ("present", "touched"):
+        expect_array(name, getattr(crowd, name), np.bool_, worlds)
+    for name in ("old_polygon", "polygon"):
+        expect_array(name, getattr(crowd, name), np.int32, worlds)
+    for name in ("old_position", "position"):
+        expect_array(name, getattr(crowd, name), np.float32, (*worlds, 3))
+    run_blocks(separate_blocks, BLOCK, size, crowd.present.size >= PARALLEL_FROM, navmeshes.table, crowd)
+
+
+def separate_nobody() -> None:
+    """Separate the body of a world that rests, which compiles the kernels."""
+    flags = np.zeros((1, 1), bool)
+    polygon = np.zeros((1, 1), np.int32)
+    position = np.zeros((1, 1, 3), np.float32)
+    resting = np.full(1, -1, np.int32)
+    after = polygon.copy(), position.copy(), flags.copy()
+    separate(NavMeshAgents(1), Crowd(resting, flags, flags[0], np.ones(1), 1.0, polygon, position, *after))
 
 
 @njit(**INNER)

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from gymnasium.spaces import Box
 
-from gym_batchnav.actions.flight import to_body
-from gym_batchnav.episodes.flight import FlightEpisodes
 from gym_batchnav.episodes.samplers import EpisodeSampler
+from gym_batchnav.flight.actions import to_body
 from gym_batchnav.flight.agents import VELOCITY
+from gym_batchnav.flight.episodes import FlightEpisodes
 from gym_batchnav.system.numbers import check_finite, check_length
 from gym_batchnav.task.api import Measure, Sensor, Task, TaskState
 from gym_batchnav.task.measures import SPL, CollisionsCount, DistanceToGoal, PathLength, SoftSPL

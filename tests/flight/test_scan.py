@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 from rooms import box_room
 
-from gym_batchnav.env.flat_flight import FLIGHT_CAMERAS, NUM_VALUES
-from gym_batchnav.episodes.flight import FlightEpisodes
+from gym_batchnav.flight.episodes import FlightEpisodes
+from gym_batchnav.flight.scan import FLIGHT_CAMERAS, NUM_VALUES
+from gym_batchnav.flight.task import DroneNav
 from gym_batchnav.geometry import Camera
-from gym_batchnav.task.dronenav import DroneNav
 
 TASK = DroneNav(sampler=FlightEpisodes(num_goals=4))
 

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from gymnasium.spaces import Box, Space
+from typing_extensions import override
 
 from gym_batchnav.actions.api import Actions, validate_box
-from gym_batchnav.flight.agents import Dynamics, FlightAgents
-from gym_batchnav.state import AgentState, FlightCommands
+from gym_batchnav.episodes.samplers import EpisodeSampler
+from gym_batchnav.flight.agents import VELOCITY, FlightAgents, FlightCommands
+from gym_batchnav.flight.air import box_faces, find_air
+from gym_batchnav.flight.episodes import FlightEpisodes
+from gym_batchnav.flight.kernels.fly import Dynamics
+from gym_batchnav.geometry import to_agent_frame, wrap_angle
+from gym_batchnav.navmesh.record import is_detour
+from gym_batchnav.state import AgentState, StepOutcome, agent_state, check_values
+from gym_batchnav.system.compilation import Workload
 from gym_batchnav.system.numbers import check_between, check_counts, check_positive
 
 CONTROLS = ("velocity", "acceleration")
@@ -19,9 +28,28 @@ _SLOW = 0.5  # seconds before a turn of the path in which the follower slows dow
 _AHEAD = 0.3  # least share of its speed at which the follower flies sideways and backwards
 
 
+def fly_in_small_room() -> None:
+    """Find the air of a small room, and fly an agent there, which compiles all kernels of flight."""
+    low, high = np.zeros(3), np.array([2.0, 2.5, 2.0])
+    floor = np.random.default_rng(0).uniform(0.2, 1.8, (50, 3)).astype(np.float32) * np.array([1, 0, 1], np.float32)
+    air = find_air(box_faces(low, high), floor, 0.3, 0.3)
+    air = air.with_goals(air.random_points(1, np.random.default_rng(0)))
+    air.is_free(air.fields.goals)
+    goal = np.zeros(1, np.int32)
+    air.distance(air.fields.goals, goal)
+    air.shortest_path(air.fields.goals[0], 0)
+    kind = FlightActions()
+    agents = kind.make_agents(1, kind.buffers(1))
+    agents.set_slot(0, air)
+    state = agent_state(1)
+    outcome = StepOutcome(np.zeros(1, np.float32), np.zeros(1, bool))
+    agents.step(kind.decode(np.zeros((1, 4), np.float32)), state, np.zeros(1, bool), outcome, sliding=True)
+    agents.distance(state.slot, state.polygon, state.position, goal, outcome.moved)
+
+
 @dataclass(frozen=True, slots=True)
 class FlightActions(Actions):
-    """The control of a small quadrotor, whose attitude a controller of its own keeps level.
+    """The control of a small quadrotor with an onboard attitude controller.
 
     The components are ``forward``, ``up``, ``side`` (to the right) and ``yaw`` (to the left), in the frame of the body,
     which turns with the heading and stays upright. With ``control="velocity"`` the first three command a velocity,
@@ -45,6 +73,8 @@ class FlightActions(Actions):
         ValueError: A value is out of its range.
     """
 
+    workload: ClassVar[Workload | None] = Workload("flying", fly_in_small_room)
+
     control: str = "velocity"
     max_speed: float = 1.5
     max_yaw_rate_deg: float = 90.0
@@ -67,24 +97,54 @@ class FlightActions(Actions):
         check_between(1, 1000, substeps=self.substeps)
 
     @property
+    @override
     def space(self) -> Space:
-        """Gymnasium's space of one agent's action."""
         return Box(-1.0, 1.0, (len(COMPONENTS),), np.float32)
 
     @property
     def dynamics(self) -> Dynamics:
         """The dynamics of the agents."""
         response = 1 / self.response_time if self.control == "velocity" else self.drag
-        return Dynamics(response, float(self.max_speed), float(self.time_step), int(self.substeps))
+        return Dynamics(float(response), float(self.max_speed), float(self.time_step), int(self.substeps))
 
-    def make_agents(self, num_slots: int) -> FlightAgents:
-        """Return flying agents in the air of slots."""
-        return FlightAgents(num_slots, self.dynamics)
+    @override
+    def check_batch(self, settings: Any, sampler: EpisodeSampler) -> None:
+        if settings.bodies or settings.team.most > 1:
+            raise ValueError(f"actions={settings.actions!r}: agents that share a world walk, use other actions")
+        if not isinstance(sampler, FlightEpisodes):
+            raise ValueError("actions='flight' needs a task in the air: pass task=DroneNav(), or choose other actions")
+        if settings.noise is not None:
+            raise ValueError("actuation_noise= models wheeled robots: leave it out for flying agents")
+        if is_detour(settings.geodesic):
+            raise ValueError("geodesic='detour' measures paths on navmeshes: leave it out for flying agents")
+        rig = settings.rig
+        for camera in rig.cameras.values() if rig.keys else ():  # blind agents carry none
+            drawn = None if camera.jitter is None else camera.jitter.eye_height
+            height = max(drawn or (camera.eye_height,), key=abs)
+            if np.hypot(np.hypot(*camera.offset), height) > sampler.radius:
+                raise ValueError(
+                    f"camera with eye_height={height:g} and offset={camera.offset}: a flying agent carries it "
+                    f"at most {sampler.radius:g} m from its centre: pass Camera(eye_height=0), without a jitter of it"
+                )
 
+    @override
+    def buffers(self, num_agents: int) -> dict[str, np.ndarray]:
+        return {VELOCITY: np.zeros((num_agents, 3), np.float32)}
+
+    @override
+    def check_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
+        most = 1.01 * self.max_speed  # of each component, after rounding
+        check_values(VELOCITY, buffers[VELOCITY], -most, most)
+
+    @override
+    def make_agents(self, num_slots: int, buffers: Mapping[str, np.ndarray]) -> FlightAgents:
+        return FlightAgents(num_slots, self.dynamics, buffers[VELOCITY])
+
+    @override
     def validate(self, actions: Any, num_agents: int) -> np.ndarray:
-        """Return actions as float32 [N, 4]; ValueError for another shape, dtype or value."""
         return validate_box(actions, num_agents, COMPONENTS)
 
+    @override
     def decode(self, actions: np.ndarray) -> FlightCommands:
         """Return the velocities that actions [N, 4] command, or those at which drag balances an acceleration."""
         scale = self.max_speed if self.control == "velocity" else self.max_acceleration / self.drag
@@ -101,6 +161,7 @@ class FlightActions(Actions):
             stop=np.zeros(len(actions), bool),
         )
 
+    @override
     def follow(  # type: ignore[override]  # flying agents, which make_agents has made
         self, navmeshes: FlightAgents, agents: AgentState, goal_index: np.ndarray, goal_radius: float, sliding: bool
     ) -> np.ndarray:
@@ -111,7 +172,7 @@ class FlightActions(Actions):
         length = np.linalg.norm(offset, axis=1)
         flat = np.hypot(offset[:, 0], offset[:, 2])
         aim = np.arctan2(-offset[:, 0], -offset[:, 2])
-        angle = np.where(flat > 1e-3, _wrapped(aim - agents.heading), 0.0)
+        angle = np.where(flat > 1e-3, wrap_angle(aim - agents.heading), 0.0)
         ahead = np.maximum(np.cos(angle), _AHEAD)
         steep = np.divide(np.abs(offset[:, 1]), length, out=np.ones_like(length), where=length > 0)
         speed = np.minimum(self.max_speed * np.maximum(ahead, steep), length / _SLOW)
@@ -129,13 +190,6 @@ class FlightActions(Actions):
 
 
 def to_body(vectors: np.ndarray, heading: np.ndarray) -> np.ndarray:
-    """Return vectors [N, 3] of the world in the frames of bodies with headings [N]: forward, up, to the right."""
-    sin = np.sin(heading)
-    cos = np.cos(heading)
-    forward = -sin * vectors[:, 0] - cos * vectors[:, 2]
-    right = cos * vectors[:, 0] - sin * vectors[:, 2]
-    return np.stack([forward, vectors[:, 1], right], axis=1)
-
-
-def _wrapped(angle: np.ndarray) -> np.ndarray:
-    return (angle + np.pi) % (2 * np.pi) - np.pi
+    """Return vectors [N, 3] of the world in the frames of bodies with headings [N]: ahead, up, to the right."""
+    ahead, right = to_agent_frame(vectors, heading)
+    return np.stack([ahead, vectors[:, 1], right], axis=1)

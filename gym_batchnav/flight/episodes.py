@@ -1,22 +1,55 @@
-"""Episodes of flying agents: starts and goals in the air of a scene."""
+"""Episodes of flying agents: starts and goals in the air of a scene, and its preparation for them."""
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
-from gym_batchnav.episodes.episode_set import EpisodeSet
+from gym_batchnav.episodes.episode_set import EPISODE_ARRAYS, EpisodeSet, check_episode_arrays
 from gym_batchnav.episodes.floors import check_floors, floor_islands
 from gym_batchnav.episodes.sampling import SamplingRules
-from gym_batchnav.flight.air import CELLS_PER_RADIUS, Air, find_air
+from gym_batchnav.flight.air import VOXEL_SIDE_PER_RADIUS, Air, air_from_arrays, find_air
+from gym_batchnav.library.cache import DiskCache
+from gym_batchnav.library.loader import SceneRefused, reason_of
+from gym_batchnav.library.prepare import Navigation, content_of_navmesh
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.scene.scene import Scene
+from gym_batchnav.scene.simplify import digest_of_geometry
+from gym_batchnav.system.code import code_digest
 from gym_batchnav.system.numbers import check_between, check_counts
+from gym_batchnav.system.progress import report_stage
 
 MAX_FIELD_BYTES = 128_000_000  # of a scene's shortest paths; a large scene has fewer goals
 _FLOOR_POINTS = 4000  # random points of the floor, above which there is air
 _BYTES_PER_PATH = 8
+_CLOSE = 0.05  # metres by which a stored length may differ from the one computed from stored paths
+_OTHER_CODE = ("navmesh/build/", "library/")
+_digest = partial(code_digest, "flight/episodes.py", without=_OTHER_CODE, packages=("numpy", "numba"))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FlightNavigation(Navigation):
+    """A scene prepared for flying agents."""
+
+    tables: Air  # type: ignore[assignment]
+
+    @override
+    def is_navigable(self, points: np.ndarray) -> np.ndarray:
+        return self.tables.is_free(points)
+
+    @override
+    def shortest_path(self, start: np.ndarray, goal: np.ndarray) -> np.ndarray:
+        goals = self.tables.fields.goals
+        return self.tables.shortest_path(start, int(np.linalg.norm(goals - goal, axis=1).argmin()))
+
+    @override
+    def snap_with_polygon(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return np.asarray(points, np.float32), np.zeros(len(points), np.int32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +78,7 @@ class FlightEpisodes:
     def __post_init__(self) -> None:
         """Raise ValueError unless every field is valid."""
         check_between(0.01, 10.0, radius=self.radius)
-        check_between(0.01, CELLS_PER_RADIUS * self.radius, cell=self.cell)
+        check_between(0.01, VOXEL_SIDE_PER_RADIUS * self.radius, cell=self.cell)
         check_counts(num_goals=self.num_goals)
         check_floors(self.floors)
         check_between(1.0, 1000.0, straight_ratio=self.straight_ratio)
@@ -58,6 +91,34 @@ class FlightEpisodes:
     def sample(self, scene: Scene, navmesh: NavMesh, num_episodes: int, rng: np.random.Generator) -> EpisodeSet:
         """Return episodes of flying agents."""
         return self.sample_with_air(scene, navmesh, num_episodes, rng)[1]
+
+    def prepare(self, scene: Scene, navmesh: NavMesh, num_episodes: int, cache: DiskCache | None) -> FlightNavigation:
+        """Return the air and the episodes of a scene, from the cache or made and stored there.
+
+        Raises:
+            ValueError: The scene has no place to fly; the message names it.
+        """
+        solid = hashlib.sha256(np.ascontiguousarray(scene.solid_triangles).data).hexdigest()
+        content = f"{digest_of_geometry(scene)}-{solid}-{content_of_navmesh(navmesh)}-{scene.name}"
+        key = f"flight-{_digest()}-{self!r}-{num_episodes}-{content}"
+        arrays = cache.load(key) if cache is not None else None
+        start_polygon = np.zeros(num_episodes, np.int32)
+        if arrays is not None:
+            try:
+                air = air_from_arrays(arrays, self.radius)
+                return FlightNavigation(navmesh, air, _stored_episodes(arrays, air, num_episodes), start_polygon)
+            except (ValueError, KeyError, TypeError, IndexError):
+                pass  # an entry that does not validate is replaced
+        report_stage(f"{scene.name}: free space and shortest paths in the air")
+        rng = np.random.default_rng(list(scene.name.encode(errors="surrogatepass")))
+        try:
+            air, episodes = self.sample_with_air(scene, navmesh, num_episodes, rng)
+        except ValueError as error:
+            raise SceneRefused(scene.name, reason_of(error)) from error
+        if cache is not None:
+            stored = {f"episodes_{name}": value for name, value in episodes.arrays().items()}
+            cache.store(key, {**air.arrays(), **stored})
+        return FlightNavigation(navmesh, air, episodes, start_polygon)
 
     def sample_with_air(
         self, scene: Scene, navmesh: NavMesh, num_episodes: int, rng: np.random.Generator
@@ -77,6 +138,26 @@ class FlightEpisodes:
         )
         air = air.with_goals(air.random_points(count, rng))
         return air, sample_flights(air, num_episodes, rng, self._rules())
+
+
+def _stored_episodes(arrays: dict[str, np.ndarray], air: Air, num_episodes: int) -> EpisodeSet:
+    """Return the episodes of a cache entry.
+
+    Raises:
+        ValueError: They are not such as are sampled in this air.
+        KeyError: An array is missing.
+    """
+    found: dict[str, Any] = {name: arrays[f"episodes_{name}"] for name in EPISODE_ARRAYS}
+    check_episode_arrays(found)
+    episodes = EpisodeSet(tuple(map(str, range(len(found["start"])))), **found)
+    if len(episodes) != num_episodes or not np.array_equal(episodes.goals, air.fields.goals):
+        raise ValueError("not stored flights: another number of episodes, or other goals")
+    if len(episodes.first_goal) != len(episodes.goals) + 1 or not air.is_free(episodes.start).all():
+        raise ValueError("not stored flights: a start is no free space, or goals are shared")
+    lengths = air.distance(episodes.start, episodes.goal_index)
+    if not (np.abs(lengths - episodes.distance) <= _CLOSE).all():
+        raise ValueError("not stored flights: lengths that are not those of paths")
+    return episodes
 
 
 def sample_flights(

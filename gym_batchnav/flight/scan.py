@@ -8,11 +8,11 @@ from types import MappingProxyType
 import numpy as np
 from gymnasium.spaces import Box
 
-from gym_batchnav.actions.flight import FlightActions
 from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.env.flat import OneArray
+from gym_batchnav.flight.actions import FlightActions
+from gym_batchnav.flight.task import BodyVelocity, GoalVector
 from gym_batchnav.geometry import Camera
-from gym_batchnav.task.dronenav import BodyVelocity, GoalVector
 
 NUM_VALUES = 7  # after the depths
 _FRONT = Camera(width=8, height=8, hfov_deg=90.0, eye_height=0.0, max_depth=5.0)

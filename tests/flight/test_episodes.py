@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from rooms import box_room
 
-from gym_batchnav.episodes.flight import FlightEpisodes
 from gym_batchnav.episodes.samplers import sampler_from_json, sampler_to_json, with_floors
+from gym_batchnav.flight.episodes import FlightEpisodes
 from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.library.loader import SceneRefused
 from gym_batchnav.library.prepare import NavigationPreparer
@@ -81,7 +81,7 @@ def test_a_scene_without_room_is_refused_by_name():
 
 
 def test_no_file_of_episodes_is_read(tmp_path):
-    with pytest.raises(ValueError, match="leave it out"):
+    with pytest.raises(ValueError, match="leave the file out"):
         prepared(None, episode_file=tmp_path / "x.json.gz")
 
 
@@ -95,5 +95,5 @@ def test_the_sampler_survives_json():
 
 
 def test_the_key_depends_on_the_code_of_paths_and_collisions():
-    files = {path.name for path in imported_by([PACKAGE / "episodes/flight.py"], late=True)}
-    assert {"paths.py", "space.py", "sweep.py", "surfaces.py", "air.py"} <= files
+    files = {path.name for path in imported_by([PACKAGE / "flight/episodes.py"], True, ("library/",))}
+    assert {"paths.py", "space.py", "sweep.py", "triangles.py", "air.py"} <= files

@@ -8,8 +8,7 @@ import pytest
 from rooms import box, box_room
 
 from gym_batchnav.actions.choice import make_actions
-from gym_batchnav.actions.flight import FlightActions, to_body
-from gym_batchnav.flight.agents import FlightAgents
+from gym_batchnav.flight.actions import FlightActions, to_body
 from gym_batchnav.flight.air import Air, find_air
 from gym_batchnav.flight.kernels.sweep import distances
 from gym_batchnav.state import StepOutcome, agent_state
@@ -41,8 +40,7 @@ class Flock:
     def __init__(self, air, position, heading=0.0, **settings):
         self.actions = FlightActions(**settings)
         count = len(position)
-        self.movers = self.actions.make_agents(1)
-        self.movers.use_buffers(self.movers.buffers(count))
+        self.movers = self.actions.make_agents(1, self.actions.buffers(count))
         self.movers.set_slot(0, air)
         self.state = agent_state(count)
         self.state.position[:] = position
@@ -157,15 +155,6 @@ class TestCollisions:
         for one, other in zip(*states, strict=True):
             np.testing.assert_array_equal(one, other)
 
-    def test_permuting_agents_permutes_results(self, air):
-        rng = np.random.default_rng(2)
-        start = air.random_points(50, rng)
-        order = rng.permutation(50)
-        one, other = Flock(air, start), Flock(air, start[order])
-        for _ in range(20):
-            actions = rng.uniform(-1, 1, (50, 4)).astype(np.float32)
-            np.testing.assert_array_equal(one.step(actions)[order], other.step(actions[order]))
-
 
 @pytest.mark.parametrize("control", ["velocity", "acceleration"])
 def test_the_follower_reaches_every_goal_on_about_the_shortest_path(air, control):
@@ -193,8 +182,7 @@ def test_where_there_is_no_path_the_follower_hovers(air):
 
 
 def test_an_empty_slot_moves_nobody_and_has_no_paths():
-    movers = FlightAgents(2, FlightActions().dynamics)
-    movers.use_buffers(movers.buffers(3))
+    movers = FlightActions().make_agents(2, FlightActions().buffers(3))
     state = agent_state(3)
     flock = FlightActions().decode(np.ones((3, 4), np.float32))
     out = np.zeros(3, np.float32)
@@ -209,8 +197,7 @@ def test_an_empty_slot_moves_nobody_and_has_no_paths():
     [("position", np.zeros((3, 3))), ("heading", np.zeros(2, np.float32)), ("active", np.ones(2, bool))],
 )
 def test_arrays_that_kernels_could_not_fly_are_refused(name, array):
-    movers = FlightAgents(1, FlightActions().dynamics)
-    movers.use_buffers(movers.buffers(3))
+    movers = FlightActions().make_agents(1, FlightActions().buffers(3))
     arrays = {"active": np.ones(3, bool), name: array}
     active = arrays.pop("active")
     state = replace(agent_state(3), **arrays)
@@ -247,6 +234,6 @@ def test_actions_are_checked():
 
 def test_velocities_of_another_number_of_agents_are_refused(air):
     flock = Flock(air, [[0.0, 1.0, 0.0]])
-    flock.movers.use_buffers(flock.movers.buffers(0))
-    with pytest.raises(TypeError, match="call use_buffers with arrays of 1 agents"):
+    flock.movers.velocity = np.zeros((0, 3), np.float32)
+    with pytest.raises(TypeError, match="velocity"):
         flock.step([0, 0, 0, 0])

@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 from rooms import box_room
 
-from gym_batchnav.actions.flight import FlightActions
 from gym_batchnav.actions.noise import LoCoBotNoise
 from gym_batchnav.env.batch import BatchNavEnv
-from gym_batchnav.env.config import Episodes, Scenes
-from gym_batchnav.episodes.flight import FlightEpisodes
+from gym_batchnav.env.config import Episodes
+from gym_batchnav.flight.actions import FlightActions
+from gym_batchnav.flight.episodes import FlightEpisodes
+from gym_batchnav.flight.task import DroneNav
 from gym_batchnav.geometry import Camera, CameraJitter
-from gym_batchnav.task.dronenav import DroneNav
 from gym_batchnav.task.pointnav import PointNav
 from gym_batchnav.testing import check_vector_env
 
@@ -61,23 +61,6 @@ def test_a_batch_of_n_equals_n_batches_of_one(make):
                 np.testing.assert_array_equal(batch[name][index], values[0], name)
 
 
-def test_many_agents_in_parallel_equal_few(make):
-    many = make(40, sensors=(), scenes=[ROOMS[0]])  # takes the parallel kernels
-    few = make(3, sensors=(), scenes=[ROOMS[0]])
-    for batch, one in zip(rollout(many, 20), rollout(few, 20), strict=True):
-        for name, values in one.items():
-            np.testing.assert_array_equal(batch[name][:3], values, name)
-
-
-@pytest.mark.opengl
-def test_both_renderers_give_the_same_flights(make):
-    for one, other in zip(rollout(make(2), 15), rollout(make(2, renderer="opengl"), 15), strict=True):
-        for name in set(one) - {"depth"}:
-            np.testing.assert_array_equal(one[name], other[name], name)
-        close = np.abs(one["depth"] - other["depth"]) < 1e-3
-        assert close.mean() > 0.99
-
-
 def test_a_run_resumes_from_its_state(make):
     env = make(4, max_episode_steps=9)
     rollout(env, 6)
@@ -93,23 +76,6 @@ def test_a_run_resumes_from_its_state(make):
         for name in one[0]:
             np.testing.assert_array_equal(one[0][name], again[0][name])
         np.testing.assert_array_equal(one[1], again[1])
-
-
-def test_a_single_environment_equals_a_batch_of_one(make, cache):
-    keywords = {"scenes": ROOMS, "episodes": 20, "task": TASK, "sensors": ()}
-    one = gymnasium.make("BatchNav/DroneNav-v0", **keywords)
-    batch = make(2, sensors=())
-    seen, info = one.reset(seed=5)
-    seen_by_batch, infos = batch.reset(seed=5)
-    for _ in range(6):
-        for sensor, values in seen.items():
-            np.testing.assert_array_equal(values, seen_by_batch[sensor][0])
-        assert info["distance_to_goal"] == infos["distance_to_goal"][0]
-        action = np.array([0.5, 0.1, -0.3, 1], np.float32)
-        seen, *_, info = one.step(action)
-        seen_by_batch, *_, infos = batch.step(np.stack([action, -action]))
-    assert {"success", "spl", "collisions_count"} <= set(info)
-    one.close()
 
 
 def test_the_follower_succeeds_in_every_episode(make):
@@ -153,19 +119,6 @@ def test_an_agent_in_a_wall_is_refused(make):
     env.reset(seed=0)
     with pytest.raises(ValueError, match=r"not navigable.*choose another"):
         env.set_pose(np.array([[0.0, 1.3, -1.0]], np.float32), np.zeros(1))
-
-
-def test_rotation_of_scenes_repeats(make):
-    rooms = [box_room(f"room_{width}", width=width) for width in (7, 8, 9, 10)]
-    keywords = {"scenes": Scenes(rooms, resident=2, rotate_every=5, deterministic_rotation=True)}
-    runs = []
-    for _ in range(2):
-        env = make(4, sensors=(), max_episode_steps=6, **keywords)
-        runs.append(rollout(env, 60))
-        assert env.library.stats()["swaps"] >= 2
-    for one, other in zip(*runs, strict=True):
-        for name, values in one.items():
-            np.testing.assert_array_equal(values, other[name], name)
 
 
 def test_an_episode_begins_at_rest(make):
