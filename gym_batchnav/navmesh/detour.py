@@ -227,7 +227,7 @@ def _mesh_of(tile: _Tile, settings: NavMeshSettings | None) -> NavMeshData:
     for row, (corners, detail) in enumerate(zip(polygons, details, strict=True)):
         extra = len(vertices) + int(detail["vertex_base"]) + np.arange(detail["vertices"])
         table = np.concatenate([corners[corners >= 0], extra])
-        local = _local_triangles(tile, detail, np.count_nonzero(corners >= 0))
+        local = _local_triangles(tile, detail, int((corners >= 0).sum()))
         if local.max() >= len(table):
             raise ValueError(f"the detail triangles of polygon {row} refer to vertices that do not exist")
         triangles.append(table[local])
