@@ -385,13 +385,9 @@ class AgentCameras:
             return self.finish()
         fresh = {name: image.copy() for name, image in self._kept.items()}
         rows = np.nonzero(moved)[0]
-        for name, image in self._render_rows(agents, rows).items() if len(rows) else ():
+        for name, image in self.images_of(agents, rows).items() if len(rows) else ():
             fresh[name][rows] = image
         return fresh
-
-    def images_of(self, agents: AgentState, indices: np.ndarray) -> dict[str, Any]:
-        """Return the views of agents ``indices`` [M], arrays or tensors [M, ...] that are valid until the next call."""
-        return self._render_rows(agents, indices) if self.rig.groups else {}
 
     def _moved(self, agents: AgentState) -> np.ndarray:
         """Return which agents [N] bool have moved since the last ``begin``; all if a slot has changed."""
@@ -403,8 +399,10 @@ class AgentCameras:
             turned |= self._episode_keys != self._keys_then
         return (agents.slot != then.slot) | (agents.position != then.position).any(axis=1) | turned
 
-    def _render_rows(self, agents: AgentState, indices: np.ndarray) -> dict[str, Any]:
-        """Return the views of agents ``indices`` [M], arrays [M, ...] that are valid until the next call."""
+    def images_of(self, agents: AgentState, indices: np.ndarray) -> dict[str, Any]:
+        """Return the views of agents ``indices`` [M], arrays or tensors [M, ...] that are valid until the next call."""
+        if not self.rig.groups:
+            return {}
         if not self._partial_targets:
             self._partial_targets = self._make_targets(buffers=1)
         some = rows_of(agents, indices)

@@ -114,8 +114,8 @@ class BatchState:
         return worlds
 
     def as_dict(self) -> dict[str, Any]:
-        """Return this state as ``BatchNavEnv.get_state`` would; the arrays are read-only and share its memory."""
-        return {**self.layout.views(self.block), "schedule": dict(self.schedule), "library": dict(self.library)}
+        """Return this state as ``BatchNavEnv.get_state`` does: copied arrays and plain values."""
+        return {**self.layout.views(self.block.copy()), "schedule": dict(self.schedule), "library": dict(self.library)}
 
     def __repr__(self) -> str:
         """Return one line."""

@@ -317,11 +317,7 @@ class Simulator:
 
     def get_state(self) -> dict[str, Any]:
         """Return everything that ``set_state`` needs to resume from here: copied arrays and plain values."""
-        return {
-            **{part: {name: one.copy() for name, one in arrays.items()} for part, arrays in self.state.parts.items()},
-            "schedule": self.schedule.get_state(),
-            "library": self.library.get_state(),
-        }
+        return self.snapshot().as_dict()
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Resume from the state of a simulator with the same arguments.
@@ -349,8 +345,7 @@ class Simulator:
             raise
         for part, arrays in self.state.parts.items():
             write_arrays(arrays, parts[part])
-        self.begun[:] = True
-        self.library.occupy(self._user, self.agents.slot)
+        self._resume()
 
     def checked(self, state: Mapping[str, Any]) -> dict[str, dict[str, np.ndarray]]:
         """Return the arrays of a state from outside, by part and name, if they fit the scenes in the slots.
@@ -384,8 +379,7 @@ class Simulator:
         self._sync_slots()
         self.state.block[:] = state.block
         self.schedule.set_state(state.schedule)
-        self.begun[:] = True
-        library.occupy(self._user, self.agents.slot)
+        self._resume()
 
     def close(self) -> None:
         """Release the data that the library prepared for these agents; idempotent."""
@@ -393,6 +387,11 @@ class Simulator:
         self.library.leave(self._user)
 
     # Helpers
+
+    def _resume(self) -> None:
+        """Let the agents go on in the episodes and scenes of a state that has been written."""
+        self.begun[:] = True
+        self.library.occupy(self._user, self.agents.slot)
 
     def _choose(self, indices: np.ndarray, requested: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Choose the next episodes of agents ``indices`` [M], see ``begin_episodes``: one for each world of agents.

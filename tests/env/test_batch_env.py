@@ -7,7 +7,6 @@ from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 
-import gymnasium
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
@@ -48,16 +47,6 @@ class TestContract:
             assert reward.shape == terminated.shape == truncated.shape == (3,)
             assert terminated.dtype == truncated.dtype == bool and reward.dtype == np.float64
             assert not (terminated & truncated).any()
-
-    def test_make_vec_and_make_give_the_batch_and_the_single(self, library):
-        keywords = {"library": library, "episodes": 20}
-        envs = gymnasium.make_vec("BatchNav/PointNav-v0", num_envs=5, **keywords)
-        assert isinstance(envs.unwrapped, BatchNavEnv) and envs.num_envs == 5
-        assert envs.spec.max_episode_steps == 500
-        env = gymnasium.make("BatchNav/PointNav-v0", **keywords)
-        observation, info = env.reset(seed=1)
-        assert env.observation_space.contains(observation) and np.isscalar(info["distance_to_goal"].item())
-        envs.close(), env.close()
 
     def test_infos_are_numbers_with_masks(self, make):
         env = make(4)
@@ -357,10 +346,6 @@ class TestAutoreset:
         env.step(np.full(3, LEFT))
         assert env.episodes.num_steps.tolist() == [1, 2, 3]
 
-    def test_a_pause_needs_a_mask_of_all_environments(self, make):
-        with pytest.raises(ValueError, match=r"mask is bool \(1,\): pass bool \(2,\)"):
-            make(2).paused(np.ones(1, bool))
-
     def test_a_masked_reset_leaves_the_others_alone(self, make):
         env = make(3)
         env.reset(seed=0)
@@ -437,12 +422,6 @@ class TestAutoreset:
         info = env.reset()[1]
         assert info["collisions_count"][0] == 0 and info["path_length"][0] == 0
 
-    def test_exactly_max_episode_steps_actions(self, make):
-        env = make(1, max_episode_steps=37, sensors=())
-        env.reset(seed=0)
-        truncated = [bool(env.step(np.array([LEFT]))[3][0]) for _ in range(37)]
-        assert truncated == [False] * 36 + [True]
-
     def test_every_episode_once(self, make):
         env = make(8, episodes=Episodes(order="once", count=10), max_episode_steps=3, sensors=())
         _, info = env.reset(seed=0)
@@ -486,21 +465,6 @@ class TestSeeding:
             alone = [single.reset(seed=40 + index)[0]] + [single.step(row[index : index + 1])[0] for row in actions]
             for many, one in zip(together, alone, strict=True):
                 assert_equal({name: values[index] for name, values in many.items()}, {n: v[0] for n, v in one.items()})
-
-    def test_different_seeds_differ(self, make):
-        env = make(4)
-        assert env.reset(seed=1)[0]["depth"].tobytes() != env.reset(seed=100)[0]["depth"].tobytes()
-
-    def test_permuting_environments_permutes_observations(self, make):
-        library = SceneLibrary.from_scenes([box_room("first")])
-        order = np.array([3, 0, 2, 1])
-        one = make(4, library=library)
-        two = make(4, library=library)
-        one.reset(seed=[10, 11, 12, 13]), two.reset(seed=[13, 10, 12, 11])
-        for actions in np.random.default_rng(0).integers(1, 4, (10, 4)):
-            first = one.step(actions)[0]
-            second = two.step(actions[order])[0]
-            assert_equal({name: values[order] for name, values in first.items()}, second)
 
     def test_environments_that_share_a_library_prepare_its_scenes_once(self, make, library, tmp_path):
         one = make(4, library=library)
