@@ -70,10 +70,10 @@ class NavigationProtocol:
     sensor_timing: Mapping[str, SensorTiming] | None = None
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless name, source and notes are texts, and the task is one."""
+        """Raise ValueError unless name, source and notes are strings, and the task is one."""
         for name in _NOT_KEYWORDS:
             if not isinstance(getattr(self, name), str):
-                raise ValueError(f"{name}={getattr(self, name)!r} of a protocol: pass a text")
+                raise ValueError(f"{name}={getattr(self, name)!r} of a protocol: pass a string")
         if isinstance(self.task, type) or not hasattr(self.task, "reward"):
             raise ValueError(f"task={self.task!r} of protocol {self.name!r}: pass a task such as PointNav()")
 
@@ -181,7 +181,7 @@ def protocol_of(protocol: str | NavigationProtocol) -> NavigationProtocol:
     """Return the protocol of a name, or a protocol unchanged.
 
     Raises:
-        ValueError: There is no protocol of this name.
+        ValueError: The name is unknown.
     """
     if isinstance(protocol, NavigationProtocol):
         return protocol

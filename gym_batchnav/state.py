@@ -85,7 +85,7 @@ class EpisodeState:
         num_goals: [N] int32, number of goals to be reached one after the other; 1 except in tours.
         num_reached: [N] int32, number of these that have been reached.
         reached: [N] bool, whether the last action was STOP at the goal.
-        category: [N] int32, category of the object that is the goal, 0 if the goal is no object.
+        category: [N] int32, category of the object that is the goal, 0 if the goal is not an object.
         target: [N, 3] float32, metres; centre of the object that is the goal, or the goal itself.
         viewpoint: [N, 3] float32, metres; place on the navmesh from which a goal camera looks at the target.
         start_distance: [N] float32, geodesic distance from start to goal, or the length of the shortest tour, metres.
@@ -277,7 +277,7 @@ def read_only(state: State) -> State:
 
 
 def copy_of(state: State) -> State:
-    """Return a copy of a state with arrays of its own."""
+    """Return a copy of a state and its arrays."""
     return type(state)(**{name: array.copy() for name, array in arrays_of(state).items()})
 
 

@@ -48,7 +48,7 @@ def make_noise(noise: str | ActuationNoise | None) -> ActuationNoise | None:
     """Return the noise that the keyword ``actuation_noise`` chooses; None for none.
 
     Raises:
-        ValueError: The name is unknown, or the object is no ActuationNoise.
+        ValueError: The name is unknown, or the object is not an ActuationNoise.
     """
     if noise is None:
         return None

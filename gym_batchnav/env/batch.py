@@ -231,7 +231,7 @@ class BatchNavEnv(VectorEnv):
         return self.simulator.navmesh(self._slot_of(index))
 
     def _slot_of(self, index: int) -> int:
-        """Return the slot of an environment's scene; raise ValueError if there is no such environment."""
+        """Return the slot of an environment's scene; raise ValueError for an unknown index."""
         return int(self.agents.slot[indices_of([index], self.num_envs)[0]])
 
     # Gymnasium's vector API
@@ -368,7 +368,7 @@ class BatchNavEnv(VectorEnv):
             camera: Name of the camera; the first one by default.
 
         Raises:
-            ValueError: An index is not from 0 to N - 1, or there is no such camera.
+            ValueError: An index is not from 0 to N - 1, or the camera is unknown.
         """
         self.check_ready("pictures")
         check_counts(size=size)
@@ -432,7 +432,7 @@ class BatchNavEnv(VectorEnv):
                 ``"numpy"``.
 
         Raises:
-            ValueError: Scenes rotate at times that are not the same in every run, or there is no such kind of arrays.
+            ValueError: Scenes rotate at times that are not the same in every run, or the kind of arrays is unknown.
             MissingExtraError: torch is not installed.
         """
         return FunctionalBatch(self, arrays)

@@ -167,7 +167,9 @@ def cameras_of(spec: CameraSpec) -> dict[str, Camera]:
     for name, camera in spec.items():
         # Dots are left to modules of torch, which cannot have them in their names.
         if not isinstance(name, str) or not name or set(name) & set("/."):
-            raise ValueError(f"camera={{{name!r}: ...}}: name cameras by texts without '/' and '.', such as 'front'")
+            raise ValueError(
+                f"camera={{{name!r}: ...}}: camera names must be strings without '/' and '.', such as 'front'"
+            )
         if not isinstance(camera, Camera):
             raise ValueError(f"camera={{{name!r}: {camera!r}}}: pass a Camera")
     return dict(spec)
@@ -216,12 +218,12 @@ def keys_matching(keyword: str, text: object, keys: Collection[str]) -> list[str
     """Return the keys of an observation that a keyword's entry names: one key, or a sensor of all cameras.
 
     Raises:
-        ValueError: There is no such key.
+        ValueError: The key is unknown.
     """
     found = [key for key in keys if text in (key, key.rpartition("/")[2])]
     if not found:
         known = ", ".join(map(repr, keys)) or "none"
-        raise ValueError(f"{keyword}={{{text!r}: ...}}: the agents have no such sensor; theirs are {known}")
+        raise ValueError(f"{keyword}={{{text!r}: ...}}: unknown sensor; available: {known}")
     return found
 
 

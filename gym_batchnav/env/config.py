@@ -449,7 +449,7 @@ def with_defaults(given: Mapping[str, Any], defaults: Mapping[str, Any] = Mappin
     If sensors are given but no noise, a protocol's noise stays with the sensors that are left.
 
     Raises:
-        ValueError: There is no such protocol.
+        ValueError: The protocol is unknown.
     """
     if given.get("protocol") is None:
         return {**defaults, **given}

@@ -37,7 +37,7 @@ class BatchState:
     """The state of N environments at one time. It never changes: a step of the batch as a function returns another one.
 
     It holds the poses, the episodes with their counters and seeds, and the buffers of sensors, measures and delays in
-    one block of bytes, and beside it the queue of episodes and which scenes are resident. It does not hold images.
+    one block of bytes, and also the queue of episodes and which scenes are resident. It does not hold images.
 
     Args:
         layout: Places of the arrays in the block.
@@ -204,7 +204,7 @@ class FunctionalBatch:
             of the arrays; with ``obs_device="cuda"`` rewards and flags are copied to the device, infos are not.
 
     Raises:
-        ValueError: There is no such kind of arrays, or scenes rotate at times that are not the same in every run.
+        ValueError: The kind of arrays is unknown, or scenes rotate at times that are not the same in every run.
         MissingExtraError: torch is not installed.
     """
 
@@ -307,7 +307,7 @@ class FunctionalBatch:
         """Return the state of an array that ``pack`` returned, on any device.
 
         Raises:
-            ValueError: The array is none of a batch with the same arguments.
+            ValueError: The array was not packed by a batch with the same arguments.
         """
         self._env.check_open("functional().unpack")
         self._check_packs()
@@ -359,7 +359,7 @@ class FunctionalBatch:
                 "Scenes(..., deterministic_rotation=True), or resident= the number of scenes"
             )
         if library.rotates and library.num_users > 1:
-            raise ValueError("functional() needs scenes of its own if they rotate: make the batch without library=")
+            raise ValueError("functional() must not share scenes that rotate: make the batch without library=")
 
     def _check_packs(self) -> None:
         """Raise ValueError if states of this batch cannot be packed."""

@@ -117,7 +117,7 @@ class Simulator:
         """Return the navmesh, tables and episodes of the scene in a slot.
 
         Raises:
-            ValueError: The slot is empty, or there is no such slot.
+            ValueError: The slot is empty or does not exist.
         """
         navigation = self.navigations[slot] if 0 <= slot < len(self.navigations) else None
         if navigation is None:

@@ -72,7 +72,7 @@ def read_episodes(path: str | Path, scene: str | None = None) -> dict[str, Episo
         folders that make it unique (``"attic/room"``). If one id is a suffix of another, both are the same scene.
 
     Raises:
-        FileNotFoundError: If there is no such file.
+        FileNotFoundError: The file does not exist.
         ValueError: If the file is not a PointNav dataset, is too large, or holds no episode; the message names the row
             and the field.
     """
@@ -99,7 +99,7 @@ def state_of_files(path: Path) -> tuple[FileState, ...]:
     """Return path, time and size of all files that ``read_episodes`` may read; equal states give equal episodes.
 
     Raises:
-        FileNotFoundError: If there is no such file.
+        FileNotFoundError: The file does not exist.
     """
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such episode file: pass the path of a .json or .json.gz")
@@ -246,7 +246,7 @@ def read_document(path: Path, before: Size) -> tuple[dict[str, Any], Size]:
     """Return the content of one file, with a list of objects under "episodes", and the amount read including this file.
 
     Raises:
-        FileNotFoundError: If there is no such file.
+        FileNotFoundError: The file does not exist.
         ValueError: If it is not a file of episodes, or too large.
     """
     text = _read_text(path)

@@ -65,7 +65,7 @@ def read_object_episodes(
         or NaN; the first view point of a category stands for the nearest one.
 
     Raises:
-        FileNotFoundError: If there is no such file.
+        FileNotFoundError: The file does not exist.
         ValueError: If the file is not an ObjectNav dataset, is too large, has a category that is not one of
             ``categories``, or holds no episode; the message names the row and the field.
     """
@@ -121,7 +121,7 @@ def _parse_row(row: Mapping[str, Any], index: int) -> _Row:
     heading = yaw_of(numbers_of("start_rotation", row.get("start_rotation"), 4))
     category = row.get("object_category")
     if not isinstance(category, str):
-        raise ValueError(f"object_category is {beginning_of(category)}: the file is no ObjectNav dataset")
+        raise ValueError(f"object_category is {beginning_of(category)}: the file is not an ObjectNav dataset")
     info = row.get("info") or {}
     length = info.get("geodesic_distance") if isinstance(info, dict) else None
     distance = float("nan") if length is None else float(length)

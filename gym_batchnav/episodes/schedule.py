@@ -65,7 +65,7 @@ class EpisodeSchedule:
             chosen: [E] int64, the episodes to run in order ``"once"``; None for all.
 
         Raises:
-            ValueError: If there is no such order, or the order is ``"once"`` and scenes rotate.
+            ValueError: The order is unknown, or it is ``"once"`` and scenes rotate.
         """
         if order not in EPISODE_ORDERS:
             raise ValueError(f"order={order!r}: choose from {', '.join(map(repr, EPISODE_ORDERS))}")

@@ -69,7 +69,7 @@ class RedwoodNoise(SensorNoise):
 
     Raises:
         ValueError: The multiplier is not from 0 to 1000, or the file holds no such table.
-        FileNotFoundError: There is no such file.
+        FileNotFoundError: The file does not exist.
     """
 
     multiplier: float = 1.0

@@ -20,7 +20,7 @@ class SensorTiming:
         latency: Steps from a reading to its first observation.
 
     Raises:
-        ValueError: The period is no whole number from 1 to 1,000, or the latency none from 0 to 1,000.
+        ValueError: The period is not a whole number from 1 to 1,000, or the latency not one from 0 to 1,000.
     """
 
     period: int = 1

@@ -240,7 +240,7 @@ class Components:
         """Return a sensor's reading [N, ...], read-only; it is cached until the state changes or ``observe`` is called.
 
         Raises:
-            KeyError: There is no such sensor.
+            KeyError: The sensor is unknown.
         """
         if name not in self._readings:
             if name not in self.sensors:

@@ -100,9 +100,9 @@ def test_what_is_kept_is_what_would_be_drawn(make, mode, scenes, renderer):
             assert_equal(left, right)
 
 
-@pytest.mark.parametrize("reuse_buffers", [False, True])
-def test_only_who_has_moved_is_drawn_unless_the_caller_holds_the_pictures(make, monkeypatch, reuse_buffers):
-    env = make(buffers=2 if reuse_buffers else None)
+@pytest.mark.parametrize("buffers", [None, 2])
+def test_only_who_has_moved_is_drawn_unless_the_caller_holds_the_pictures(make, monkeypatch, buffers):
+    env = make(buffers=buffers)
     counts = count_views(env, monkeypatch)
     env.reset(seed=0)
     env.step(np.full(N, 2))
@@ -111,11 +111,11 @@ def test_only_who_has_moved_is_drawn_unless_the_caller_holds_the_pictures(make, 
     env.reset(options={"reset_mask": mask})
     env.set_pose(env.agents.position.copy(), env.agents.heading + 1, mask)
     env.set_pose(env.agents.position.copy(), env.agents.heading.copy())
-    assert counts[2:] == ([N, N, N] if reuse_buffers else [1, 1, 1])
+    assert counts[2:] == ([N, N, N] if buffers else [1, 1, 1])
     env.step(np.full(N, 2))
     env.set_pose(env.agents.position.copy(), env.agents.heading.copy())
     env.reset()
-    assert counts[5:] == ([N, N, N] if reuse_buffers else [N, N])
+    assert counts[5:] == ([N, N, N] if buffers else [N, N])
 
 
 def test_who_has_looked_up_is_drawn_again_and_sees_what_a_tilted_camera_sees(make, monkeypatch):

@@ -368,8 +368,8 @@ class TestTorch:
             assert tensor.data_ptr() == array.__array_interface__["data"][0]
 
     def test_tensors_of_a_ring_are_overwritten_and_others_are_not(self, make, torch):
-        for reuse_buffers in (False, True):
-            step = make(buffers=2 if reuse_buffers else None).functional()
+        for buffers in (None, 2):
+            step = make(buffers=buffers).functional()
             state = step.reset(seed=0)[0]
             places = set()
             for _ in range(8):
@@ -378,7 +378,7 @@ class TestTorch:
                 kept = observation["depth"], observation["depth"].clone()
                 step(state, torch.full((N,), RIGHT))
                 assert torch.equal(*kept)
-            assert len(places) <= 3 or not reuse_buffers
+            assert len(places) <= 3 or not buffers
 
     @pytest.mark.parametrize("dtype", ["int64", "int32", "uint8"])
     def test_actions_are_read_in_place(self, torch, dtype):

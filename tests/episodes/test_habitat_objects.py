@@ -173,5 +173,5 @@ def test_pointnav_episodes_are_refused(tmp_path):
     row = {"start_position": [0, 0, 0], "start_rotation": [0, 0, 0, 1], "goals": [{"position": [1, 0, 0]}]}
     (tmp_path / "points.json").write_text(json.dumps({"episodes": [row]}))
     assert len(read_episodes(tmp_path / "points.json"))
-    with pytest.raises(ValueError, match="the file is no ObjectNav dataset"):
+    with pytest.raises(ValueError, match="the file is not an ObjectNav dataset"):
         read_object_episodes(tmp_path / "points.json", CATEGORIES)
