@@ -95,7 +95,7 @@ class Gate(Check):
         self.tests("suite", "bash", "-euo", "pipefail", "-c", self._readme(1))
 
     def _install(self) -> None:
-        self.command(self.bin("pip"), "install", ".[dev,train,viz,sb3]")
+        self.command(self.bin("pip"), "install", ".[dev,train,viz,sb3,warp]")
         self._is_current = True
         (self.venv / "made").touch()
 

@@ -70,7 +70,7 @@ class Long(Check):
 
     def _install(self) -> None:
         self.make_venv(self.venv)
-        self.command(self.bin("pip"), "install", ".[dev,train,viz,sb3]")
+        self.command(self.bin("pip"), "install", ".[dev,train,viz,sb3,warp]")
         (self.venv / "made").touch()
 
     def _tests(self, name: str, *options: str, profile: str = "free") -> None:

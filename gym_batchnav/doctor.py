@@ -14,10 +14,11 @@ from typing import Any
 import gym_batchnav
 from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.render.api import (
-    INSTALL_CUDA,
     INSTALL_NVIDIA_GL,
     NVIDIA_DRIVER_FILE,
     choose_renderer,
+    find_renderer,
+    has_warp_gpu,
     is_software,
     opengl_remedy,
 )
@@ -27,7 +28,7 @@ from gym_batchnav.system.process import num_processors
 from gym_batchnav.system.storage import is_writable
 from gym_batchnav.system.wording import counted
 
-PACKAGES = ("numpy", "numba", "gymnasium", "moderngl", "glcontext", "embreex", "trimesh", "torch", "cuda-core")
+PACKAGES = ("numpy", "numba", "gymnasium", "moderngl", "glcontext", "embreex", "trimesh", "torch", "warp-lang")
 VENDOR_FOLDERS = ("/etc/glvnd/egl_vendor.d", "/usr/share/glvnd/egl_vendor.d")  # libglvnd's own search path
 _LAYER_VARIABLES = ("NUMBA_THREADING_LAYER", "NUMBA_THREADING_LAYER_PRIORITY")
 
@@ -41,22 +42,18 @@ class Graphics:
         vendors: Files that register EGL's drivers.
         driver: Version of NVIDIA's kernel driver; None if it is not loaded.
         egl: Descriptions of EGL's devices.
-        cuda: Descriptions of CUDA's devices.
         opengl: GL_RENDERER of the device that OpenGL draws on; None if OpenGL 4.3 is not available.
         version: GL_VERSION of that device, which includes the driver's version.
         error: Reason why OpenGL is not available; ``""`` if it is.
-        uuid: UUID of the device; ``""`` if OpenGL does not report it.
     """
 
     loader: bool = False
     vendors: tuple[str, ...] = ()
     driver: str | None = None
     egl: tuple[str, ...] = ()
-    cuda: tuple[str, ...] = ()
     opengl: str | None = None
     version: str = ""
     error: str = ""
-    uuid: str = ""
 
     @property
     def hardware(self) -> bool:
@@ -66,7 +63,7 @@ class Graphics:
     @property
     def has_nvidia(self) -> bool:
         """Whether the machine has an NVIDIA GPU with a loaded driver."""
-        return self.driver is not None or bool(self.cuda)
+        return self.driver is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +111,8 @@ def diagnose() -> Diagnosis:
     """
     graphics = find_graphics()
     embree, embree_error = _find_embree()
-    renderer, reason = explain_auto(graphics, embree is not None)
+    warp = find_renderer("auto") if has_warp_gpu() else None
+    renderer, reason = warp[:2] if warp else explain_auto(graphics, embree is not None)
     cuda_error = cuda_unavailable_reason()
     caches = {
         "machine code": _folder(kernel_folder() or PACKAGE / "__pycache__"),
@@ -143,14 +141,14 @@ def advise(found: Diagnosis) -> tuple[str, ...]:
         advice.append("pip install moderngl: the OpenGL renderer needs it")
     if not graphics.loader and sys.platform == "linux":
         advice.append("libEGL.so.1 was not found: install EGL's loader (Debian: apt-get install libegl1)")
-    if graphics.has_nvidia and not graphics.hardware:
+    if graphics.has_nvidia and not graphics.hardware and found.renderer != "warp":
         advice.append(_nvidia_advice(graphics))
     elif graphics.opengl is None and graphics.loader:
         advice.append(graphics.error or f"OpenGL 4.3 is not available: {opengl_remedy()}")
     if found.embree is None:
         advice.append(f"Embree cannot run ({found.embree_error}): machines without a graphics device need it")
-    if graphics.hardware and graphics.has_nvidia and found.cuda_error:
-        advice.append(f"to keep observations on the GPU: {found.cuda_error}")
+    if graphics.has_nvidia and found.cuda_error:
+        advice.append(f"to trace rays on the NVIDIA GPU and keep observations there: {found.cuda_error}")
     cores = found.threads.get("cores", 1)
     threads = found.threads.get("numba", 1)
     if threads < cores:
@@ -205,11 +203,9 @@ def find_graphics() -> Graphics:
         vendors=vendors,
         driver=driver,
         egl=tuple(map(str, devices.egl_devices())),
-        cuda=tuple(map(str, devices.cuda_devices())),
         opengl=tried.device,
         version=tried.version,
         error=tried.error,
-        uuid=tried.uuid,
     )
 
 
@@ -247,10 +243,9 @@ def cuda_unavailable_reason() -> str:
     from gym_batchnav.render.api import check_device
 
     try:
-        check_device("cuda", "opengl")
+        check_device("cuda", "auto")
     except (RuntimeError, ValueError) as error:
-        missing = isinstance(error.__cause__, ImportError)
-        return f"it needs the extra [cuda]: {INSTALL_CUDA}" if missing else str(error)
+        return str(error)
     return ""
 
 

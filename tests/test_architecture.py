@@ -26,17 +26,17 @@ FLOORS = [
 MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
 ONLY = {
     "moderngl": "render/opengl/",
+    "warp": "render/warp/",
     "trimesh": ("scene/formats/", "worlds/shapes.py"),
     "embreex": "render/embree/",
     **dict.fromkeys(("DracoPy", "meshopt", "opengl_basisu", "mujoco"), "scene/formats/"),
     "fast_simplification": "scene/simplify.py",
-    "torch": ("train/", "render/opengl/cuda.py", "env/functional.py", "stream/dataset.py", "adapters/"),
+    "torch": ("train/", "render/warp/", "env/functional.py", "stream/dataset.py", "adapters/"),
     "imageio": "viz/",
     **dict.fromkeys(("viser", "websockets"), "viz/window/"),
     "rerun": "viz/rerun.py",
     "safetensors": "train/",
     "tensorboard": "train/",
-    "cuda": "render/opengl/cuda.py",
     **dict.fromkeys(("zarr", "lerobot", "minari"), "collect/"),
     "sklearn": "tuning.py",
     **dict.fromkeys(
@@ -202,7 +202,7 @@ def test_only_what_runs_at_import_counts_as_eager():
 
 
 @pytest.mark.parametrize(
-    ("module", "name"), [("render/embree/device.py", "embreex"), ("render/opengl/cuda.py", "torch")]
+    ("module", "name"), [("render/embree/device.py", "embreex"), ("render/warp/device.py", "torch")]
 )
 def test_libraries_loaded_by_name_are_seen(module, name):
     assert name in [found.split(".")[0] for found in imports_of(module)]

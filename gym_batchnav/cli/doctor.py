@@ -69,7 +69,6 @@ def rows(found: Diagnosis) -> list[tuple[str, str]]:
         ),
         *((("", device)) for device in graphics.egl),
         ("NVIDIA driver", graphics.driver or "none"),
-        *((("", device)) for device in graphics.cuda),
         ('obs_device="cuda"', "ready" if not found.cuda_error else f"no: {found.cuda_error}"),
         ("Embree", found.embree or f"none: {found.embree_error}"),
         ("threads", f"{on_cores}; {variables}".rstrip("; ")),

@@ -104,7 +104,7 @@ class CameraRig:
         return any(camera.jitter is not None for camera in self.cameras.values())
 
     @property
-    def needs_embree(self) -> bool:
+    def traces_rays(self) -> bool:
         """Whether a lens or a sensor is one that OpenGL cannot draw."""
         return any(needs_ray_table(group.cameras[0], group.sensors) for group in self.groups)
 
@@ -474,7 +474,7 @@ class AgentCameras:
         """Return an array as it is, or as a torch tensor on the device of the images."""
         if self.device == "cpu":
             return array
-        from gym_batchnav.render.opengl.cuda import to_cuda
+        from gym_batchnav.render.warp.device import to_cuda
 
         return to_cuda(array)
 

@@ -35,7 +35,7 @@ from gym_batchnav.navmesh.record import GEODESICS, is_detour
 from gym_batchnav.noise.api import SensorNoise
 from gym_batchnav.noise.timing import SensorTiming
 from gym_batchnav.protocols import NavigationProtocol, protocol_of
-from gym_batchnav.render.api import RENDERERS, Renderer, check_device
+from gym_batchnav.render.api import RENDERERS, Renderer, check_device, ray_tracer
 from gym_batchnav.render.checks import check_opengl, needs_ray_table, ray_table_bytes
 from gym_batchnav.scene.categories import SemanticIds
 from gym_batchnav.scene.load import check_load_options
@@ -337,18 +337,18 @@ class EnvConfig:
 
     @property
     def renderer_name(self) -> str:
-        """``"auto"``, ``"opengl"`` or ``"embree"``; ``"auto"`` becomes the other name where only one will do."""
-        if self.renderer == "auto" and self.needs_embree:
-            return "embree"
+        """One of ``RENDERERS``; ``"auto"`` becomes another name where not all will do."""
         if self.renderer == "auto" and self.obs_device == "cuda":
-            return "opengl"
+            return "warp"
+        if self.renderer == "auto" and self.traces_rays:
+            return ray_tracer()
         return self.renderer if isinstance(self.renderer, str) else self.renderer.name
 
     @property
-    def needs_embree(self) -> bool:
+    def traces_rays(self) -> bool:
         """Whether a camera of the agents or of the task is one that OpenGL cannot draw."""
         pictured = self.components.picture_cameras
-        return self.rig.needs_embree or any(needs_ray_table(one, _PICTURE) for one in pictured)
+        return self.rig.traces_rays or any(needs_ray_table(one, _PICTURE) for one in pictured)
 
     @cached_property
     def action_kind(self) -> Actions:
@@ -425,7 +425,7 @@ class EnvConfig:
             pictures=bool(self.components.picture_cameras),
             prepares=not shipped or scenes.max_triangles is not None or self.navmesh_settings is not None,
             samples=not shipped,
-            lenses=self.needs_embree,
+            lenses=self.traces_rays,
             bodies=bool(self.bodies) or self.team.most > 1,
             detour=is_detour(self.geodesic),
             noise=bool(self.rig.noise),

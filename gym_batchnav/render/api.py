@@ -6,6 +6,7 @@ world-to-camera matrices, so a renderer does not know about agents.
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import re
 import sys
@@ -23,7 +24,7 @@ from gym_batchnav.render.bodies import BodyViews
 from gym_batchnav.scene.categories import SemanticIds
 from gym_batchnav.system.extras import install_command
 
-RENDERERS = ("auto", "opengl", "embree")
+RENDERERS = ("auto", "warp", "opengl", "embree")
 # Type and number of channels of each sensor's pixels.
 SENSOR_FORMATS: dict[str, tuple[np.dtype, int]] = {
     "depth": (np.dtype(np.float32), 1),
@@ -32,9 +33,9 @@ SENSOR_FORMATS: dict[str, tuple[np.dtype, int]] = {
     "normals": (np.dtype(np.float32), 3),  # unit vectors in the camera's frame, towards the viewer; 0 for a miss
     "points": (np.dtype(np.float32), 3),  # where rays hit, in the world, metres; 0 for a miss
 }
-SENSORS = ("depth", "rgb", "semantic")  # that every renderer draws; Embree draws the others as well
+SENSORS = ("depth", "rgb", "semantic")  # that every renderer draws; those that trace rays draw the others as well
 DEVICES = ("cpu", "cuda")
-INSTALL_CUDA = f'{install_command("cuda")} "cuda-core[cu12]" (or [cu13], as torch was built)'
+INSTALL_WARP = install_command("warp")
 INSTALL_NVIDIA_GL = "install NVIDIA's OpenGL (libnvidia-gl; in a container NVIDIA_DRIVER_CAPABILITIES=all)"
 NVIDIA_DRIVER_FILE = Path("/proc/driver/nvidia/version")  # of the kernel's driver, on Linux
 
@@ -97,16 +98,6 @@ class Target(Protocol):
                 another thread uses the renderer, or the device failed.
         """
 
-    def refresh(self, slots: np.ndarray, views: np.ndarray, bodies: BodyViews | None = None) -> dict[str, Any]:
-        """Call ``begin`` and ``finish``, but copy views that have not changed since the last batch where possible.
-
-        The images equal those of ``begin`` and ``finish``, unless the caller has written into the last images.
-
-        Raises:
-            ValueError: As ``begin`` does.
-            RuntimeError: If a batch is in flight, or as ``begin`` and ``finish`` do.
-        """
-
     def close(self) -> None:
         """Release the target; idempotent."""
 
@@ -122,7 +113,7 @@ class Renderer(Protocol):
 
     @property
     def name(self) -> str:
-        """``"opengl"`` or ``"embree"``."""
+        """``"warp"``, ``"opengl"`` or ``"embree"``."""
 
     @property
     def device(self) -> str:
@@ -130,7 +121,7 @@ class Renderer(Protocol):
 
     @property
     def nbytes(self) -> int:
-        """Bytes reserved for scenes on the graphics device; 0 for Embree, which uses main memory."""
+        """Bytes reserved for scenes on the graphics device; 0 if they are in main memory."""
 
     def target(
         self,
@@ -155,8 +146,9 @@ def make_renderer(
     """Make a renderer for a library's scenes; its ``name`` and ``device`` tell which one was chosen.
 
     Args:
-        name: ``"opengl"``, ``"embree"``, or ``"auto"``: OpenGL on a GPU that draws, Embree otherwise, also on GPUs for
-            data centres that hardly draw. If Embree is not installed, ``"auto"`` is OpenGL on any device.
+        name: ``"warp"``, ``"opengl"``, ``"embree"``, or ``"auto"``: Warp where its package and an NVIDIA device are,
+            OpenGL on other GPUs that draw, Embree otherwise, also on GPUs for data centres that hardly draw. If Embree
+            is not installed, ``"auto"`` is OpenGL on any device.
         library: The scenes to draw.
         semantic_ids: What the sensor ``"semantic"`` draws; the ids of objects by default.
         bodies: The shapes of moving bodies, one per slot; None for none.
@@ -168,6 +160,10 @@ def make_renderer(
     choice = find_renderer(name)
     if choice.warns:
         warnings.warn(f"{choice.reason} (gym-batchnav doctor explains why)", stacklevel=2)
+    if choice.name == "warp":
+        from gym_batchnav.render.warp.renderer import WarpRenderer
+
+        return WarpRenderer(library, semantic_ids, bodies)
     if choice.name == "opengl":
         from gym_batchnav.render.opengl import OpenGLRenderer
 
@@ -197,15 +193,36 @@ def find_renderer(name: str) -> RendererChoice:
     """
     if name not in RENDERERS:
         raise ValueError(f"renderer={name!r}: choose one of {', '.join(map(repr, RENDERERS))}")
+    warp_on_gpu = has_warp_gpu() if name in ("auto", "warp") else None
+    if name == "warp" or (name == "auto" and warp_on_gpu):
+        return choose_warp(name, warp_on_gpu)
     opengl_device = _opengl_device() if name != "embree" else None
     return choose_renderer(name, opengl_device, is_embree_installed(), NVIDIA_DRIVER_FILE.exists())
 
 
-def choose_renderer(name: str, opengl_device: str | None, has_embree: bool, has_nvidia: bool = False) -> RendererChoice:
-    """Choose between the renderers.
+def choose_warp(name: str, on_gpu: bool | None) -> RendererChoice:
+    """Return the choice of Warp.
 
     Args:
-        name: One of ``RENDERERS``.
+        name: ``"auto"`` or ``"warp"``.
+        on_gpu: Whether Warp finds an NVIDIA device; None if it is not installed.
+
+    Raises:
+        RuntimeError: If Warp is not installed.
+    """
+    if on_gpu is None:
+        raise RuntimeError(f"renderer='warp' needs the package warp-lang: {INSTALL_WARP}")
+    if on_gpu:
+        reason = "Warp traces rays on an NVIDIA device" if name == "auto" else "renderer='warp' was requested"
+        return RendererChoice("warp", reason, on_gpu=True)
+    return RendererChoice("warp", "renderer='warp' draws on one thread of the processor: no NVIDIA device", warns=True)
+
+
+def choose_renderer(name: str, opengl_device: str | None, has_embree: bool, has_nvidia: bool = False) -> RendererChoice:
+    """Choose between OpenGL and Embree.
+
+    Args:
+        name: ``"auto"``, ``"opengl"`` or ``"embree"``.
         opengl_device: Name of the device that OpenGL 4.3 draws on; None if there is none.
         has_embree: Whether Embree's package is installed.
         has_nvidia: Whether the machine has an NVIDIA GPU, whose user expects it to be used.
@@ -227,15 +244,20 @@ def choose_renderer(name: str, opengl_device: str | None, has_embree: bool, has_
     if name == "opengl":
         return RendererChoice("opengl", "renderer='opengl' was requested", on_gpu=on_gpu)
     if on_gpu and has_embree and hardly_draws(opengl_device):
-        reason = f"{opengl_device} is made for computing and hardly draws, so Embree draws on the processor"
+        reason = f"{opengl_device} hardly draws, so Embree draws on the processor; {INSTALL_WARP} to trace rays on it"
         return RendererChoice("embree", reason)
     if on_gpu:
         return RendererChoice("opengl", f"OpenGL draws on a graphics device, {opengl_device}", on_gpu=True)
     reason = f"OpenGL draws in software, {opengl_device}"
-    warning = "; the NVIDIA GPU of this machine is not used" if has_nvidia else ""
+    warning = f"; the NVIDIA GPU of this machine is not used: {INSTALL_WARP}" if has_nvidia else ""
     if not has_embree:
         return RendererChoice("opengl", f"{reason}, and Embree is not installed{warning}", has_nvidia)
     return RendererChoice("embree", f"{reason}, which is slower than Embree{warning}", has_nvidia)
+
+
+def ray_tracer() -> str:
+    """Return the name of the renderer for lenses and sensors that only ray tracers draw."""
+    return "warp" if has_warp_gpu() else "embree"
 
 
 def check_device(device: str, renderer: str) -> None:
@@ -247,36 +269,35 @@ def check_device(device: str, renderer: str) -> None:
 
     Raises:
         ValueError: If the device is none of these, or the renderer draws into main memory only.
-        RuntimeError: If torch, cuda.core or an NVIDIA device is missing, or OpenGL draws on another device.
+        RuntimeError: If Warp, torch or an NVIDIA device is missing.
     """
     if device not in DEVICES:
         raise ValueError(f"obs_device={device!r}: choose one of {', '.join(map(repr, DEVICES))}")
     if device == "cpu":
         return
-    if renderer == "embree":
+    if renderer not in ("auto", "warp"):
         raise ValueError(
-            f"obs_device={device!r}: renderer='embree' draws into main memory; pass obs_device='cpu' or "
-            "renderer='opengl'"
+            f"obs_device={device!r}: renderer={renderer!r} draws into main memory; pass obs_device='cpu' or "
+            "renderer='warp'"
         )
-    _settle_cuda()
-    opengl_device = _opengl_device()
-    if opengl_device is None:
-        raise RuntimeError(
-            f"obs_device={device!r} needs OpenGL 4.3 or newer on an NVIDIA device, which was not found: pass "
-            f"obs_device='cpu', or {INSTALL_NVIDIA_GL} and moderngl"
-        )
-    from gym_batchnav.render.opengl.cuda import check_cuda
+    if has_warp_gpu() is None:
+        raise RuntimeError(f"obs_device={device!r} needs the package warp-lang: {INSTALL_WARP}")
+    from gym_batchnav.render.warp.device import check_cuda
 
     check_cuda()
 
 
-def _settle_cuda() -> None:
-    """Make torch choose its device before OpenGL does, which then chooses the same one."""
-    try:
-        from gym_batchnav.render.opengl.cuda import settle_cuda
-    except ImportError:  # without ModernGL; the check that follows says so
-        return
-    settle_cuda()
+def has_warp_gpu() -> bool | None:
+    """Return whether Warp finds an NVIDIA device; None if it is not installed."""
+    if importlib.util.find_spec("warp") is None:
+        return None
+    try:  # without a driver, importing Warp would take time for nothing
+        ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    except OSError:
+        return False
+    from gym_batchnav.render.warp.device import has_nvidia_device
+
+    return has_nvidia_device()
 
 
 def _opengl_device() -> str | None:

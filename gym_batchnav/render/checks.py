@@ -40,6 +40,14 @@ def check_opengl(camera: Camera, sensors: Sequence[str]) -> None:
         raise ValueError(f"OpenGL draws {', '.join(map(repr, SENSORS))}, not {others[0]!r}: pass renderer='embree'")
 
 
+def check_main_memory(device: str, renderer: str) -> None:
+    """Raise ValueError unless pictures are asked for in main memory, from a renderer that draws nowhere else."""
+    if device != "cpu":
+        raise ValueError(
+            f"device={device!r}: {renderer} draws into main memory: pass device='cpu', or choose renderer='warp'"
+        )
+
+
 def closed_error(renderer: object) -> RuntimeError:
     """Return the error to raise if a renderer is used after it was closed."""
     return RuntimeError(

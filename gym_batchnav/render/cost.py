@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gym_batchnav.render.embree.device import FAST_TREE_BYTES, MANY_TRIANGLES, TREE_BYTES
-from gym_batchnav.render.embree.surface import TRIANGLE_WORDS
 from gym_batchnav.render.opengl.prepare import DEVICE_BUFFERS
+from gym_batchnav.render.records import TRIANGLE_WORDS
 
 _SIDE = 512  # of the textures of renderers, for pictures of more than 64 pixels per side
 _TREE_INPUTS = 13  # bytes per triangle that Embree reads in place

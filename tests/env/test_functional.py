@@ -406,7 +406,7 @@ class TestTorch:
 
     @pytest.mark.gpu
     def test_on_a_device_everything_but_infos_is_there_and_a_graph_reads_it(self, make, torch):
-        env = make(obs_device="cuda", renderer="opengl", camera=Camera(32, 32))
+        env = make(obs_device="cuda", camera=Camera(32, 32))
         step = env.functional()
         state, observation, _ = step.reset(seed=0)
         static = torch.empty_like(observation["depth"])

@@ -194,13 +194,12 @@ def test_what_opengl_cannot_draw_is_refused_when_the_batch_is_made():
     for camera, sensors in ((Camera(lens=Fisheye()), ("depth",)), ({"a": FRONT}, ("a/normals",))):
         with pytest.raises(ValueError, match="pass renderer='embree'"):
             EnvConfig(camera=camera, sensors=sensors, renderer="opengl")
-    with pytest.raises(ValueError, match="draws into main memory"):
-        EnvConfig(camera=Camera(lens=Fisheye()), obs_device="cuda")
 
 
-def test_images_on_the_gpu_are_drawn_by_opengl(monkeypatch):
+@pytest.mark.parametrize("camera", [Camera(), Camera(lens=Fisheye())])
+def test_images_on_the_gpu_are_drawn_by_warp(monkeypatch, camera):
     monkeypatch.setattr("gym_batchnav.env.config.check_device", lambda device, renderer: None)
-    assert EnvConfig(obs_device="cuda").renderer_name == "opengl"
+    assert EnvConfig(camera=camera, obs_device="cuda").renderer_name == "warp"
 
 
 @pytest.mark.parametrize(

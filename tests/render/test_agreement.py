@@ -1,4 +1,4 @@
-"""Both renderers draw the same pictures: judged over all views together, for one edge may flip a column of pixels."""
+"""All renderers draw the same pictures: judged over all views together, for one edge may flip a column of pixels."""
 
 import numpy as np
 import pytest
@@ -6,18 +6,16 @@ from quads import Quad, checkerboard, rotations, scene_of, views_at, wall
 
 from gym_batchnav.bench import navigable_views
 from gym_batchnav.geometry import Camera, look_at, view_matrices
+from gym_batchnav.lenses import Equirectangular, Fisheye, Orthographic
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.library.sources import scene_sources
 from gym_batchnav.navmesh import NavMesh, NavMeshSettings
-from gym_batchnav.render.embree.renderer import EmbreeRenderer
-from gym_batchnav.render.opengl import OpenGLRenderer
-from gym_batchnav.render.opengl.context import shared_context
+from gym_batchnav.render.api import SENSOR_FORMATS, SENSORS, make_renderer
 from gym_batchnav.scene.load import load_scene
 from gym_batchnav.scene.scene import CLAMP, LINEAR, MIRROR, NEAREST, REPEAT
 
-pytestmark = pytest.mark.opengl
+pytestmark = pytest.mark.filterwarnings("ignore:renderer='warp'")
 
-SENSORS = ("depth", "rgb", "semantic")
 NUM_VIEWS = 64
 SCENE_SUFFIXES = {".glb", ".gltf", ".obj", ".ply", ".stl"}
 FOLDERS = [
@@ -26,26 +24,38 @@ FOLDERS = [
 ]  # fmt: skip
 
 
-def pictures(scenes, slots, views, camera):
-    """Return the images of both renderers, OpenGL first."""
+@pytest.fixture(params=["warp", pytest.param("opengl", marks=pytest.mark.opengl)])
+def other(request) -> str:
+    """Name of the renderer that is compared with Embree."""
+    if request.param == "warp":
+        pytest.importorskip("warp")
+    return request.param
+
+
+def pictures(other, scenes, slots, views, camera, sensors=SENSORS):
+    """Return the images of another renderer and of Embree."""
     library = SceneLibrary.from_scenes(scenes)
     shown = []
-    for renderer in (OpenGLRenderer(library), EmbreeRenderer(library)):
-        shown.append(renderer.target(camera, SENSORS, len(views)).render(slots, views))
+    for name in (other, "embree"):
+        renderer = make_renderer(name, library)
+        shown.append(renderer.target(camera, sensors, len(views)).render(slots, views))
         renderer.close()
-    assert shared_context().moderngl.error == "GL_NO_ERROR"
+    if other == "opengl":
+        from gym_batchnav.render.opengl.context import shared_context
+
+        assert shared_context().moderngl.error == "GL_NO_ERROR"
     return shown
 
 
-def assert_agreement(opengl, embree, camera, in_sight=0.3):
+def assert_agreement(images, embree, camera, in_sight=0.3, tolerance=0.5):
     """The agreement that the design promises; pixels where two objects lie in one place need not be left out."""
     unit = camera.max_depth if camera.normalize_depth else 1.0
-    depth = opengl["depth"] * unit
+    depth = images["depth"] * unit
     truth = embree["depth"] * unit
     assert (np.abs(depth - truth) <= np.maximum(0.01, 0.01 * truth)).mean() >= 0.999
-    assert (opengl["semantic"] == embree["semantic"]).mean() >= 0.999
-    difference = np.abs(opengl["rgb"].astype(int) - embree["rgb"])
-    assert difference.mean() <= 0.5
+    assert (images["semantic"] == embree["semantic"]).mean() >= 0.999
+    difference = np.abs(images["rgb"].astype(int) - embree["rgb"])
+    assert difference.mean() <= tolerance
     hit = embree["semantic"][..., 0] > 0
     assert hit.mean() > in_sight  # there was something to see
     assert (difference.max(axis=-1)[hit] > 8).mean() <= 0.003
@@ -104,32 +114,32 @@ def views_in(low, high, tilted=True, seed=0):
 @pytest.mark.parametrize("lit", [True, False], ids=["lit", "unlit"])
 @pytest.mark.parametrize("cull", [True, False], ids=["culled", "two-sided"])
 @pytest.mark.parametrize("shape", [(64, 64), (90, 50), (128, 128)], ids=str)
-def test_they_agree_on_every_kind_of_material(shape, cull, lit):
+def test_they_agree_on_every_kind_of_material(other, shape, cull, lit):
     camera = Camera(*shape, lit=lit, cull_backfaces=cull)
     rng = np.random.default_rng(1)
     views = views_at(rng.uniform((-3, 0.5, -2), (3, 2.5, 2), (NUM_VIEWS, 3)), rotations(rng, NUM_VIEWS))
-    assert_agreement(*pictures([gallery()], np.zeros(NUM_VIEWS, int), views, camera), camera)
+    assert_agreement(*pictures(other, [gallery()], np.zeros(NUM_VIEWS, int), views, camera), camera)
 
 
-def test_they_agree_on_misses_and_metres_in_several_slots():
+def test_they_agree_on_misses_and_metres_in_several_slots(other):
     camera = Camera(64, 48, hfov_deg=110, normalize_depth=False, depth_miss="zero", max_depth=4, near=0.3)
     lone = scene_of(Quad((-1, -1, -1), (4, 0, 1), (0, 4, 0), checkerboard(4), wrap=(CLAMP, MIRROR), repeats=(2, 2)))
     views = views_in(np.array([-3.0, 0, -2]), np.array([3.0, 3, 2]))
-    opengl, embree = pictures([gallery(), lone, gallery()], np.arange(NUM_VIEWS) % 3, views, camera)
-    assert_agreement(opengl, embree, camera)
-    assert ((opengl["depth"] == 0) == (embree["depth"] == 0)).mean() > 0.999
-    assert (opengl["depth"] == 0).mean() > 0.05
+    images, embree = pictures(other, [gallery(), lone, gallery()], np.arange(NUM_VIEWS) % 3, views, camera)
+    assert_agreement(images, embree, camera)
+    assert ((images["depth"] == 0) == (embree["depth"] == 0)).mean() > 0.999
+    assert (images["depth"] == 0).mean() > 0.05
 
 
 @pytest.mark.parametrize("kind", [NEAREST, LINEAR])
-def test_magnified_texels_are_flat_only_with_the_nearest_filter(kind):
+def test_magnified_texels_are_flat_only_with_the_nearest_filter(other, kind):
     camera = Camera(64, 64, lit=False)
     texels = np.random.default_rng(3).integers(0, 256, (256, 256, 4)).astype(np.uint8)
     texels[..., 3] = 255
     scene = scene_of(wall(2.0, half=4.0, texture=texels, repeats=(0.1, 0.1), filter=kind))
     views = np.tile(np.eye(4, dtype=np.float32), (NUM_VIEWS, 1, 1))
     known = set(map(tuple, texels[..., :3].reshape(-1, 3).tolist()))
-    for images in pictures([scene], np.zeros(NUM_VIEWS, int), views, camera):
+    for images in pictures(other, [scene], np.zeros(NUM_VIEWS, int), views, camera):
         seen = images["rgb"][0].reshape(-1, 3).tolist()
         flat = sum(tuple(color) in known for color in seen) / len(seen)
         assert flat == 1 if kind == NEAREST else flat < 0.1
@@ -174,35 +184,48 @@ def scene_files(folder):
     return sorted(file for file in folder.rglob("*") if file.suffix in SCENE_SUFFIXES)
 
 
-def assert_agreement_on_folder(folder, count):
+def assert_agreement_on_folder(other, folder, count):
     """Every scene of a folder, each judged over its own views."""
     if not folder.is_dir():
         pytest.skip(f"no {folder}")
     scenes = shared_scenes(folder)
     camera = Camera()
     views = np.concatenate([poses(scene, count) for scene in scenes])
-    opengl, embree = pictures(scenes, np.repeat(np.arange(len(scenes)), count), views, camera)
+    images, embree = pictures(other, scenes, np.repeat(np.arange(len(scenes)), count), views, camera)
     for slot, scene in enumerate(scenes):
         own = slice(slot * count, (slot + 1) * count)
-        one, other = ({sensor: image[own] for sensor, image in images.items()} for images in (opengl, embree))
+        one, truth = ({sensor: image[own] for sensor, image in drawn.items()} for drawn in (images, embree))
         try:
-            assert_agreement(one, other, camera, in_sight=0.02)
+            assert_agreement(one, truth, camera, in_sight=0.02, tolerance=0.1 if other == "warp" else 0.5)
         except AssertionError as error:
             raise AssertionError(f"{folder.name}: {scene.name}: {error}") from error
 
 
-def test_they_agree_in_the_shipped_apartments():
+def test_they_agree_in_the_shipped_apartments(other):
     library = SceneLibrary(scene_sources("apartments"))
     camera = Camera()
     slots, views = navigable_views(library, 256, camera.eye_height)
-    assert_agreement(*pictures([library.scene(slot) for slot in range(8)], slots, views, camera), camera)
+    assert_agreement(*pictures(other, [library.scene(slot) for slot in range(8)], slots, views, camera), camera)
+
+
+def test_rays_through_lenses_agree():
+    """Warp and Embree draw normals, points and every lens from the same table of rays."""
+    pytest.importorskip("warp")
+    rng = np.random.default_rng(2)
+    views = views_at(rng.uniform((-3, 0.5, -2), (3, 2.5, 2), (16, 3)), rotations(rng, 16))
+    for lens in (None, Fisheye(), Equirectangular(), Orthographic(4.0)):
+        camera = Camera(32, 32, lens=lens)
+        images, embree = pictures("warp", [gallery()], np.zeros(16, int), views, camera, tuple(SENSOR_FORMATS))
+        assert_agreement(images, embree, camera)
+        assert (np.abs(images["normals"] - embree["normals"]).max(axis=-1) < 1e-3).mean() >= 0.999
+        assert (np.abs(images["points"] - embree["points"]).max(axis=-1) < 0.01).mean() >= 0.999
 
 
 @pytest.mark.data
 @pytest.mark.slow
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_they_agree_on_every_shared_scene_in_256_views(data_dir, folder):
-    assert_agreement_on_folder(data_dir / "scenes" / folder, 256)
+def test_they_agree_on_every_shared_scene_in_256_views(other, data_dir, folder):
+    assert_agreement_on_folder(other, data_dir / "scenes" / folder, 256)
 
 
 @pytest.mark.data

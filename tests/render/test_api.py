@@ -13,9 +13,9 @@ from quads import scene_of, wall
 from gym_batchnav.geometry import look_at, view_matrices
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.render import api, make_renderer
-from gym_batchnav.render.api import check_device, is_software
+from gym_batchnav.render.api import RENDERERS, check_device, find_renderer, is_software
 from gym_batchnav.render.checks import check_rigid, check_slots, check_target
-from gym_batchnav.render.lighting import light_directions
+from gym_batchnav.render.optics import light_directions
 
 
 def small_library() -> SceneLibrary:
@@ -64,7 +64,7 @@ def test_an_nvidia_gpu_that_is_not_used_is_worth_a_warning(monkeypatch, tmp_path
     stand_in_for_opengl(monkeypatch, "llvmpipe")
     monkeypatch.setattr(api, "is_embree_installed", lambda: has_embree)
     monkeypatch.setattr(api, "NVIDIA_DRIVER_FILE", tmp_path)  # which exists
-    with pytest.warns(UserWarning, match="NVIDIA GPU of this machine is not used .gym-batchnav doctor explains why"):
+    with pytest.warns(UserWarning, match="NVIDIA GPU of this machine is not used: pip install .*doctor explains why"):
         make_renderer("auto", small_library())
 
 
@@ -88,7 +88,7 @@ def test_missing_moderngl_leaves_embree_and_says_so(monkeypatch):
 
 
 def test_unknown_renderer_lists_the_choices():
-    with pytest.raises(ValueError, match=r"'vulkan'.*'auto', 'opengl', 'embree'"):
+    with pytest.raises(ValueError, match=r"'vulkan'.*'auto', 'warp', 'opengl', 'embree'"):
         make_renderer("vulkan", small_library())
 
 
@@ -177,22 +177,35 @@ def test_counts_below_one_are_refused():
     [
         ("tpu", "auto", ValueError, r"obs_device='tpu': choose one of 'cpu', 'cuda'"),
         ("cuda", "embree", ValueError, r"obs_device='cuda': renderer='embree' draws into main memory"),
-        ("cuda", "auto", RuntimeError, r"obs_device='cuda' needs OpenGL .* obs_device='cpu'"),
-        ("cuda", "opengl", RuntimeError, r"obs_device='cuda' needs OpenGL .* obs_device='cpu'"),
+        ("cuda", "opengl", ValueError, r"obs_device='cuda': renderer='opengl' draws into main memory"),
+        ("cuda", "auto", RuntimeError, r"obs_device='cuda' needs the package warp-lang: pip install .*\[warp\]"),
     ],
 )
 def test_a_device_for_observations_is_checked_by_the_environments_keyword(
     monkeypatch, device, renderer, error, message
 ):
-    stand_in_for_opengl(monkeypatch, None)
+    monkeypatch.setattr(api, "has_warp_gpu", lambda: None)
     with pytest.raises(error, match=message):
         check_device(device, renderer)
 
 
-@pytest.mark.parametrize("renderer", ["auto", "opengl", "embree"])
-def test_the_processor_is_a_device_of_every_renderer(monkeypatch, renderer):
-    stand_in_for_opengl(monkeypatch, None)
+@pytest.mark.parametrize("renderer", RENDERERS)
+def test_the_processor_is_a_device_of_every_renderer(renderer):
     check_device("cpu", renderer)
+
+
+def test_warp_comes_first_where_it_finds_a_gpu(monkeypatch):
+    monkeypatch.setattr(api, "has_warp_gpu", lambda: True)
+    monkeypatch.setattr(api, "_opengl_device", lambda: pytest.fail("OpenGL need not be asked"))
+    assert find_renderer("auto")[::3] == find_renderer("warp")[::3] == ("warp", True)
+
+
+def test_warp_by_name_draws_on_the_processor_only_with_a_warning(monkeypatch):
+    monkeypatch.setattr(api, "has_warp_gpu", lambda: False)
+    assert find_renderer("warp").warns and "no NVIDIA device" in find_renderer("warp").reason
+    monkeypatch.setattr(api, "has_warp_gpu", lambda: None)
+    with pytest.raises(RuntimeError, match=r"renderer='warp' needs the package warp-lang: pip install .*\[warp\]"):
+        find_renderer("warp")
 
 
 def test_the_light_stands_between_the_camera_and_the_sky():

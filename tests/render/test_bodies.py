@@ -12,7 +12,8 @@ from gym_batchnav.render.api import make_renderer
 from gym_batchnav.render.bodies import BodyViews
 from gym_batchnav.scene.builder import Placed, compose
 
-RENDERERS = ["embree", pytest.param("opengl", marks=pytest.mark.opengl)]
+RENDERERS = ["embree", "warp", pytest.param("opengl", marks=pytest.mark.opengl)]
+pytestmark = pytest.mark.filterwarnings("ignore:renderer='warp'")
 SENSORS = ("depth", "rgb", "semantic")
 NUM_VIEWS = 12
 SHAPES = [
@@ -44,6 +45,8 @@ def views_of(rng):
 
 
 def draw(renderer, scenes, camera, views, bodies=None, slots=None):
+    if renderer == "warp":
+        pytest.importorskip("warp")
     shapes = SceneLibrary.from_scenes(SHAPES)
     drawer = make_renderer(renderer, SceneLibrary.from_scenes(scenes), bodies=shapes)
     slots = np.zeros(len(views), np.int32) if slots is None else slots
@@ -95,7 +98,7 @@ def test_each_view_shows_its_own_bodies(renderer):
     assert pictures["depth"][1, 8, 8, 0] == pytest.approx(0.8 / camera.max_depth, abs=1e-4)
 
 
-def test_refreshed_views_follow_bodies_that_move_and_change_their_shapes():
+def test_views_follow_bodies_that_move_and_change_their_shapes():
     shapes = SceneLibrary.from_scenes(SHAPES)
     drawer = make_renderer("embree", SceneLibrary.from_scenes([box_room()]), bodies=shapes)
     target = drawer.target(Camera(16, 16), ("semantic",), 2)
@@ -106,7 +109,7 @@ def test_refreshed_views_follow_bodies_that_move_and_change_their_shapes():
         bodies = None
         if x is not None:
             bodies = BodyViews(np.array([0]), np.array([0]), pose(x, 0, 0)[None], np.array([77], np.int32))
-        return (target.refresh(slots, views, bodies)["semantic"] == 77).any(axis=(1, 2, 3)).tolist()
+        return (target.render(slots, views, bodies)["semantic"] == 77).any(axis=(1, 2, 3)).tolist()
 
     assert shown(-2.0) == [True, False]
     assert shown(3.9) == [False, False]

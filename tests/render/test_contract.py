@@ -1,4 +1,4 @@
-"""The contract of renderers and targets, which both renderers keep."""
+"""The contract of renderers and targets, which all renderers keep."""
 
 import dataclasses
 import gc
@@ -14,14 +14,17 @@ from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.library.sources import SceneSource
 from gym_batchnav.render.api import SENSOR_FORMATS, SENSORS, make_renderer
 
+pytestmark = pytest.mark.filterwarnings("ignore:renderer='warp'")
 METRES = Camera(normalize_depth=False, max_depth=100.0)
 SMALL = dataclasses.replace(METRES, width=8, height=8)
 SLOT = np.zeros(1, np.int32)
 
 
-@pytest.fixture(params=["embree", pytest.param("opengl", marks=pytest.mark.opengl)])
+@pytest.fixture(params=["embree", "warp", pytest.param("opengl", marks=pytest.mark.opengl)])
 def name(request) -> str:
     """Name of the renderer."""
+    if request.param == "warp":
+        pytest.importorskip("warp")
     return request.param
 
 
@@ -242,7 +245,7 @@ def test_two_batches_may_be_under_way_and_the_oldest_is_finished_first(rendering
     target.begin(np.array([0]), AHEAD)
     for slot in (1, 2, 3):
         target.begin(np.full(2, slot), views_ahead(2))
-        for refused in (target.begin, target.render, target.refresh):
+        for refused in (target.begin, target.render):
             with pytest.raises(RuntimeError, match="finish"):
                 refused(np.full(2, slot), views_ahead(2))
         seen.append(middle(target.finish()).tolist())
@@ -252,32 +255,6 @@ def test_two_batches_may_be_under_way_and_the_oldest_is_finished_first(rendering
     single.begin(np.array([0]), AHEAD)
     with pytest.raises(RuntimeError, match="finish"):
         single.begin(np.array([0]), AHEAD)
-
-
-@pytest.mark.parametrize("buffers", [1, 2, 3])
-def test_refreshed_pictures_are_those_of_a_render(rendering, buffers):
-    renderer = rendering(furnished(), *walls(1, 2))
-    target, judge = (renderer.target(METRES, SENSORS, 9, buffers=count) for count in (buffers, 2))
-    slots = np.arange(9) % 3
-    views = views_around(9, seed=3)
-
-    def assert_refreshed():
-        assert_alike(target.refresh(slots, views), judge.render(slots, views))
-
-    assert_refreshed()  # the first batch has nothing to copy
-    assert_refreshed()  # nothing has changed
-    views[[1, 4]] = views_around(2, seed=4)
-    assert_refreshed()
-    slots[5] = 0
-    views[0] = views_around(1, seed=5)[0]
-    assert_refreshed()
-    target.render(slots[:4], views[:4])
-    assert_refreshed()  # the last batch was smaller
-    renderer.library.put(2, scene_of(wall(4)))
-    assert_refreshed()
-    slots = slots[:5]
-    views = views[:5]
-    assert_refreshed()
 
 
 # Errors and the end
@@ -295,7 +272,7 @@ def test_wrong_input_is_refused_by_name(rendering):
         renderer.target(SMALL, device="cuda").render(SLOT, AHEAD)
     target = renderer.target(SMALL, num_views=2)
     views = views_ahead(2)
-    for call in (target.render, target.begin, target.refresh):
+    for call in (target.render, target.begin):
         with pytest.raises(ValueError, match=r"slots\[1\] = 1"):
             call(np.array([0, 1]), views)
         with pytest.raises(ValueError, match=r"slots\[0\] = -1"):
@@ -335,7 +312,7 @@ def test_closing_is_idempotent_and_final(rendering):
     for closing in (unused, unused, closed, closed, renderer, renderer, closed):
         closing.close()
     for target in (closed, left_open, unused):
-        for use in (target.begin, target.render, target.refresh):
+        for use in (target.begin, target.render):
             with pytest.raises(RuntimeError, match=CLOSED):
                 use(SLOT, AHEAD)
         with pytest.raises(RuntimeError, match=CLOSED):

@@ -1,4 +1,4 @@
-"""Both renderers against closed forms, from any pose: planes, boxes, a sphere, and a checkerboard in perspective."""
+"""All renderers against closed forms, from any pose: planes, boxes, a sphere, and a checkerboard in perspective."""
 
 import math
 
@@ -91,9 +91,11 @@ SCENES = {
 }
 
 
-@pytest.fixture(scope="module", params=[pytest.param("opengl", marks=pytest.mark.opengl), "embree"])
+@pytest.fixture(scope="module", params=["embree", "warp", pytest.param("opengl", marks=pytest.mark.opengl)])
 def draw(request):
     """Draws one view of a scene with one of the renderers."""
+    if request.param == "warp":
+        pytest.importorskip("warp")
     renderer = make_renderer(request.param, SceneLibrary.from_scenes([make() for make in SCENES.values()]))
     target = renderer.target(CAMERA, ("depth", "rgb"))
 

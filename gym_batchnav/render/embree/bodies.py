@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from gym_batchnav.render.embree.packet import DIRECTION, FAR, HIT, NORMAL, NOTHING, ORIGIN, SHOWN, Optics
+from gym_batchnav.render.embree.packet import DIRECTION, FAR, HIT, NORMAL, NOTHING, ORIGIN, SHOWN
+from gym_batchnav.render.optics import Optics
 from gym_batchnav.system.jit import INNER, SMALL, to_int64
 
 

@@ -16,7 +16,7 @@ from numba import carray, cfunc, types
 
 from gym_batchnav.render.embree.masks import alpha_filter
 from gym_batchnav.render.embree.packet import pointer
-from gym_batchnav.render.embree.surface import check_rows, is_masked
+from gym_batchnav.render.records import check_triangles, is_masked
 from gym_batchnav.scene.categories import SemanticIds
 from gym_batchnav.scene.scene import MASK, Scene
 from gym_batchnav.system.progress import report_stage
@@ -91,12 +91,7 @@ class Embree:
             ValueError: If a triangle refers to a vertex or a material that the scene does not have.
             RuntimeError: If Embree fails; the message has its reason.
         """
-        check_rows(scene, "triangles", scene.triangles, 0, len(scene.vertices))
-        check_rows(scene, "triangle_material", scene.triangle_material, 0, len(scene.materials))
-        if not len(scene.triangles) == len(scene.triangle_material) == len(scene.triangle_object):
-            raise ValueError(
-                f"scene {scene.name!r}: triangle_material and triangle_object must have one row per triangle"
-            )
+        check_triangles(scene)
         vertices = np.full((len(scene.vertices) + 1, 3), np.nan, np.float32)  # Embree reads 16 bytes of the last one
         vertices[:-1] = scene.vertices
         indices = np.ascontiguousarray(scene.triangles, np.int32).view(np.uint32)

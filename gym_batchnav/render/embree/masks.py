@@ -21,7 +21,7 @@ from gym_batchnav.render.embree.packet import (
     pointer,
 )
 from gym_batchnav.render.embree.shade import level_start, neighbours
-from gym_batchnav.render.embree.surface import (
+from gym_batchnav.render.records import (
     COLOR,
     CUTOFF,
     FACTOR,

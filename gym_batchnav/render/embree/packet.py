@@ -14,6 +14,7 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
+from gym_batchnav.render.optics import Optics
 from gym_batchnav.system.jit import INNER, SMALL
 
 LANES = 16
@@ -77,7 +78,7 @@ CONTEXT = _rows.take()
 AXES = _rows.take()
 PARALLEL = AXES + 6  # 1 if rays are parallel, as float32
 # Scratch, float32.
-RECORD = _rows.floats(12)  # the first words of the triangles' records, see surface.py
+RECORD = _rows.floats(12)  # the first words of the triangles' records, see records.py
 FACTOR = _rows.floats(3)  # RGB of the materials
 AT_U = _rows.floats()  # texture coordinates
 AT_V = _rows.floats()
@@ -99,23 +100,6 @@ _WORDS = _rows.words
 NOTHING = np.int32(-1)
 _COHERENT = np.int32(1 << 16)  # of RTCIntersectArguments
 _ALL_FEATURES = np.int32(-1)
-
-
-class Optics(NamedTuple):
-    """The optics of a camera for kernels; lengths are in metres, and the image plane is at unit distance."""
-
-    near: np.float32  # near plane
-    far: np.float32  # end of the rays
-    miss: np.float32  # depth written if nothing is hit
-    min_depth: np.float32  # smallest depth
-    max_depth: np.float32  # greatest depth
-    offset: np.float32  # subtracted from depth
-    unit: np.float32  # divisor of depth
-    left: np.float32  # left edge of the image plane
-    top: np.float32  # upper edge of the image plane
-    pixel: np.float32  # side of a pixel
-    width: int  # pixels in a row
-    height: int  # rows of pixels
 
 
 class Surfaces(NamedTuple):

@@ -1,4 +1,4 @@
-"""Cameras whose rays come from a table, and the kernel that draws their views.
+"""The kernel that draws views of cameras whose rays come from a table.
 
 A table serves every lens, and sensors that need the rays themselves. The pinhole's arithmetic, in ``trace.py``, is
 faster where it suffices.
@@ -11,7 +11,6 @@ from typing import NamedTuple
 import numpy as np
 from numba import carray, njit
 
-from gym_batchnav.geometry import Camera
 from gym_batchnav.render.embree.bodies import (
     Bodies,
     any_hit,
@@ -32,32 +31,15 @@ from gym_batchnav.render.embree.packet import (
     PARALLEL,
     SHOWN,
     TRIANGLE,
-    Optics,
     intersect,
     new_packets,
     pointer,
     start_view,
 )
 from gym_batchnav.render.embree.trace import Shading, Tracer, Views, filter_masked, shade_hits
+from gym_batchnav.render.optics import AHEAD, END, ORIGIN_RIGHT, ORIGIN_UP, RIGHT, UP, Optics, RayTable
 from gym_batchnav.system.jit import ENTRY, INNER, to_int64
 from gym_batchnav.system.parallel import for_each
-
-_SIDE = 4  # pixels per side of a packet
-_RIGHT, _UP, _AHEAD, _ORIGIN_RIGHT, _ORIGIN_UP, _END = range(6)
-
-
-class RayTable(NamedTuple):
-    """The rays of a camera, in its own frame; both arrays cover whole packets of 4x4 pixels.
-
-    The texture footprints of the pixels of a packet are computed from one pair of axes: how the direction of a ray
-    changes to the next pixel, on average over the packet. The origin takes its place if rays are parallel.
-    """
-
-    rays: (
-        np.ndarray
-    )  # [4 h, 4 w, 6] float32: direction (right, up, ahead), origin (right, up) in metres, end of the ray
-    axes: np.ndarray  # [h, w, 2, 3] float32: change to the next pixel on the right and above, as (right, up, ahead)
-    parallel: np.float32  # 1 if the rays are parallel
 
 
 class RayOutput(NamedTuple):
@@ -68,53 +50,6 @@ class RayOutput(NamedTuple):
     semantic: np.ndarray  # [N, H, W] int32
     normals: np.ndarray  # [N, H, W, 3] float32
     points: np.ndarray  # [N, H, W, 3] float32
-
-
-def ray_table(camera: Camera, optics: Optics) -> RayTable:
-    """Return the rays of a camera.
-
-    Args:
-        camera: The camera.
-        optics: The same as kernels take it.
-    """
-    rows = -(-camera.height // _SIDE)
-    columns = -(-camera.width // _SIDE)
-    rays = np.zeros((_SIDE * rows, _SIDE * columns, 6), np.float32)
-    rays[..., _AHEAD] = 1
-    rays[..., _END] = -1  # Embree ignores a ray that ends before it begins
-    changes = np.full((_SIDE * rows, _SIDE * columns, 2, 3), np.nan)
-    image = slice(camera.height), slice(camera.width)
-    if camera.lens is None:
-        # As in the kernel for pinholes, to the bit.
-        half = np.float32(0.5)
-        x = np.arange(camera.width, dtype=np.float32) + half
-        y = np.arange(camera.height, dtype=np.float32)[:, None] + half
-        rays[(*image, _RIGHT)] = optics.left + x * optics.pixel
-        rays[(*image, _UP)] = optics.top - y * optics.pixel
-        rays[(*image, _END)] = optics.far
-        changes[image] = [[optics.pixel, 0, 0], [0, optics.pixel, 0]]
-        return RayTable(rays, _packet_means(changes, rows, columns), np.float32(0))
-    y, x = np.mgrid[: camera.height, : camera.width] + 0.5
-    size = (camera.width, camera.height)
-    direction, origin = camera.lens.rays(x, y, *size)
-    has_ray = ~np.isnan(direction).any(axis=-1)
-    whole = np.concatenate([direction, origin, np.full((*x.shape, 1), optics.far)], axis=-1)
-    rays[image][has_ray] = whole[has_ray]
-    part = "origin" if camera.lens.is_parallel else "direction"
-    for axis, (dx, dy) in enumerate(((0.5, 0), (0, -0.5))):  # rows count downwards
-        after = getattr(camera.lens.rays(x + dx, y + dy, *size), part)
-        before = getattr(camera.lens.rays(x - dx, y - dy, *size), part)
-        changes[image][:, :, axis] = 0 if camera.lens.is_parallel else np.nan
-        changes[image][:, :, axis, : after.shape[-1]] = after - before
-    return RayTable(rays, _packet_means(changes, rows, columns), np.float32(camera.lens.is_parallel))
-
-
-def _packet_means(changes: np.ndarray, rows: int, columns: int) -> np.ndarray:
-    """Return the means [h, w, 2, 3] float32 of changes [4 h, 4 w, 2, 3] over packets; zero where all are NaN."""
-    packets = changes.reshape(rows, _SIDE, columns, _SIDE, 2, 3)
-    known = ~np.isnan(packets).any(axis=(-1, -2), keepdims=True)
-    total = np.where(known, packets, 0).sum(axis=(1, 3))
-    return (total / np.maximum(known.sum(axis=(1, 3)), 1)).astype(np.float32)
 
 
 @njit(**ENTRY)
@@ -349,10 +284,10 @@ def _aim(
     for lane in range(16):
         ray = rays[y + (lane >> 2), x + (lane & 3)]
         for k in range(3):
-            floats[ORIGIN + 16 * k + lane] = eye[k] + ray[_ORIGIN_RIGHT] * view[0, k] + ray[_ORIGIN_UP] * view[1, k]
-            across = ray[_RIGHT] * view[0, k] + ray[_UP] * view[1, k]
-            floats[DIRECTION + 16 * k + lane] = across - ray[_AHEAD] * view[2, k]
-        floats[FAR + lane] = ray[_END]
+            floats[ORIGIN + 16 * k + lane] = eye[k] + ray[ORIGIN_RIGHT] * view[0, k] + ray[ORIGIN_UP] * view[1, k]
+            across = ray[RIGHT] * view[0, k] + ray[UP] * view[1, k]
+            floats[DIRECTION + 16 * k + lane] = across - ray[AHEAD] * view[2, k]
+        floats[FAR + lane] = ray[END]
         packet[HIT + lane] = NOTHING
 
 

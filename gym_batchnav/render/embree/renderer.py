@@ -10,10 +10,10 @@ import numpy as np
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.render.bodies import body_spheres
-from gym_batchnav.render.checks import check_target, closed_error
+from gym_batchnav.render.checks import check_main_memory, check_target, closed_error
 from gym_batchnav.render.embree.device import TreePreparer, shared_embree
-from gym_batchnav.render.embree.surface import SurfacePreparer
 from gym_batchnav.render.embree.target import EmbreeTarget, SlotTable
+from gym_batchnav.render.records import SurfacePreparer
 from gym_batchnav.scene.categories import SemanticIds
 from gym_batchnav.system.process import Claim, claim_process
 
@@ -75,10 +75,7 @@ class EmbreeRenderer:
         """
         self.check_open()
         check_target(sensors, num_views, buffers)
-        if device != "cpu":
-            raise ValueError(
-                f"device={device!r}: Embree draws into main memory: pass device='cpu', or choose renderer='opengl'"
-            )
+        check_main_memory(device, "Embree")
         return EmbreeTarget(self, camera, sensors, num_views, buffers)
 
     def tree_key(self, cull: bool) -> int:

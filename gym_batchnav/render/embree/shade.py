@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from gym_batchnav.render.embree import surface
+from gym_batchnav.render import records
 from gym_batchnav.render.embree.packet import (
     AT_U,
     AT_V,
@@ -37,7 +37,7 @@ from gym_batchnav.render.embree.packet import (
     V,
     prefetch,
 )
-from gym_batchnav.render.embree.surface import GRADIENT_U, GRADIENT_V, NEAREST_BIT, U0, U1, U2, V0, V1, V2
+from gym_batchnav.render.records import GRADIENT_U, GRADIENT_V, NEAREST_BIT, U0, U1, U2, V0, V1, V2
 from gym_batchnav.scene.scene import MIRROR, REPEAT
 from gym_batchnav.system.jit import INNER, SMALL, to_int64
 
@@ -53,7 +53,7 @@ def fetch_records(packet: np.ndarray, triangles: int) -> None:
         triangles: Address of the records.
     """
     for lane in range(16):
-        prefetch(triangles + 4 * surface.TRIANGLE_WORDS * to_int64(row_of(packet[TRIANGLE + lane])))
+        prefetch(triangles + 4 * records.TRIANGLE_WORDS * to_int64(row_of(packet[TRIANGLE + lane])))
 
 
 @njit(**SMALL)
@@ -81,12 +81,12 @@ def read_materials(packet: np.ndarray, triangles: np.ndarray, materials: np.ndar
     none = np.int32(-1)
     for lane in range(16):
         triangle = triangles[row_of(packet[TRIANGLE + lane])]
-        material = materials[row_of(triangle[surface.MATERIAL])]
+        material = materials[row_of(triangle[records.MATERIAL])]
         for k in range(3):
-            packet[CORNERS + 16 * k + lane] = triangle[surface.COLOR + k]
+            packet[CORNERS + 16 * k + lane] = triangle[records.COLOR + k]
             packet[FACTOR + 16 * k + lane] = material[k]
-            packet[TEXTURE + 16 * k + lane] = material[surface.TEXTURE + k]
-        none &= material[surface.TEXTURE]
+            packet[TEXTURE + 16 * k + lane] = material[records.TEXTURE + k]
+        none &= material[records.TEXTURE]
     return bool(none >= 0)
 
 
@@ -95,7 +95,7 @@ def read_records(packet: np.ndarray, triangles: np.ndarray) -> None:
     """Read the texture mapping of the triangles [T, TRIANGLE_WORDS] that the rays have hit."""
     for lane in range(16):
         triangle = triangles[row_of(packet[TRIANGLE + lane])]
-        for word in range(surface.COLOR):
+        for word in range(records.COLOR):
             packet[RECORD + 16 * word + lane] = triangle[word]
 
 

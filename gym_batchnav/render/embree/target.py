@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numba import get_num_threads, set_num_threads
@@ -14,10 +14,9 @@ from gym_batchnav.render.api import SENSOR_FORMATS, InFlight, empty_pictures
 from gym_batchnav.render.bodies import BodyViews
 from gym_batchnav.render.checks import check_rigid, check_slots, needs_ray_table
 from gym_batchnav.render.embree.bodies import Bodies
-from gym_batchnav.render.embree.packet import Optics
-from gym_batchnav.render.embree.rays import RayOutput, draw_rays, ray_table
+from gym_batchnav.render.embree.rays import RayOutput, draw_rays
 from gym_batchnav.render.embree.trace import SLOT, Output, Shading, Tracer, Views, draw
-from gym_batchnav.render.lighting import brightness, light_directions
+from gym_batchnav.render.optics import brightness, camera_optics, light_directions, ray_table
 from gym_batchnav.render.textures import SRGB_ENCODE, level_starts, texture_size
 from gym_batchnav.system.process import PARALLEL_KERNELS
 
@@ -25,16 +24,6 @@ if TYPE_CHECKING:
     from gym_batchnav.render.embree.renderer import EmbreeRenderer
 
 _SERIAL_PIXELS = 4 * 64 * 64  # up to this number of pixels one thread draws
-
-
-class _Batch(NamedTuple):
-    """The batch that was begun last, from which ``refresh`` finds the views that have changed."""
-
-    generation: int  # of the library
-    slots: np.ndarray  # [n] int64
-    views: np.ndarray  # [n, 4, 4] float32
-    with_bodies: np.ndarray  # [n] bool
-    pictures: dict[str, np.ndarray]  # [n, H, W, channels] per sensor
 
 
 class EmbreeTarget:
@@ -52,9 +41,8 @@ class EmbreeTarget:
         self._sets = [empty_pictures(camera, sensors, num_views) for _ in range(buffers)]
         self._next_set = 0
         self._in_flight: InFlight[dict[str, np.ndarray]] = InFlight(buffers)
-        self._last: _Batch | None = None
         self._closed = False
-        self._optics = _optics(camera, sensors)
+        self._optics = camera_optics(camera, sensors)
         self._table = ray_table(camera, self._optics) if needs_ray_table(camera, sensors) else None
         self._shading = Shading(np.array(brightness(camera), np.float32), size, level_starts(size), SRGB_ENCODE)
 
@@ -69,26 +57,31 @@ class EmbreeTarget:
 
     def begin(self, slots: np.ndarray, views: np.ndarray, bodies: BodyViews | None = None) -> None:
         """Draw every view, before returning; see ``Target.begin``."""
-        self._begin(slots, views, bodies, refresh=False)
+        self._check_usable()
+        self._in_flight.check_space()
+        self._check(slots, views)
+        bodies = BodyViews.none() if bodies is None else bodies
+        self._renderer.follow_library()
+        bodies.check(len(slots), len(self._renderer.spheres))
+        # Always copy: the kernel would be compiled again for arrays that are read-only or not contiguous.
+        slots = np.array(slots, np.int64, order="C")
+        views = np.array(views, np.float32, order="C")
+        self._slots.check_filled(slots)
+        pictures = {sensor: picture[: len(slots)] for sensor, picture in self._sets[self._next_set].items()}
+        self._draw(slots, views, bodies, pictures)
+        self._next_set = (self._next_set + 1) % len(self._sets)
+        self._in_flight.add(pictures)
 
     def finish(self) -> dict[str, Any]:
         """Return the pictures of the oldest batch in flight; see ``Target.finish``."""
         self._check_usable()
         return self._in_flight.take()
 
-    def refresh(self, slots: np.ndarray, views: np.ndarray, bodies: BodyViews | None = None) -> dict[str, Any]:
-        """Draw the views that have changed and copy the rest; see ``Target.refresh``."""
-        self._check_usable()
-        self._in_flight.check_idle("refresh")
-        self._begin(slots, views, bodies, refresh=True)
-        return self.finish()
-
     def close(self) -> None:
         """Release the target; idempotent."""
         self._closed = True
         self._sets = []
         self._in_flight.clear()
-        self._last = None
 
     def _check_usable(self) -> None:
         """Raise RuntimeError if the target or its renderer is closed, or if called in another process or thread."""
@@ -101,59 +94,17 @@ class EmbreeTarget:
         """Raise ValueError unless the slots and the shapes and types of both arrays are valid."""
         check_slots(slots, views, self._renderer.library.num_slots, self.num_views)
 
-    def _begin(self, slots: np.ndarray, views: np.ndarray, bodies: BodyViews | None, refresh: bool) -> None:
-        """Draw all views, or with ``refresh`` only those that have changed, into the next set of pictures."""
-        self._check_usable()
-        self._in_flight.check_space()
-        self._check(slots, views)
-        bodies = BodyViews.none() if bodies is None else bodies
-        self._renderer.follow_library()
-        bodies.check(len(slots), len(self._renderer.spheres))
-        # Always copy: the kernel would be compiled again for arrays that are read-only or not contiguous.
-        slots = np.array(slots, np.int64, order="C")
-        views = np.array(views, np.float32, order="C")
-        self._slots.check_filled(slots)
-        kept = self._unchanged(slots, views) if refresh else np.zeros(len(slots), bool)
-        with_bodies = np.zeros(len(slots), bool)
-        with_bodies[bodies.view] = True
-        kept &= ~with_bodies
-        pictures = {sensor: picture[: len(slots)] for sensor, picture in self._sets[self._next_set].items()}
-        if self._last is not None and len(self._sets) > 1 and kept.any():
-            for sensor, picture in pictures.items():
-                picture[kept] = self._last.pictures[sensor][kept]
-        self._last = None  # until all pictures are complete
-        self._draw(slots, views, np.flatnonzero(~kept), bodies, pictures)
-        self._next_set = (self._next_set + 1) % len(self._sets)
-        self._last = _Batch(self._renderer.library.generation, slots, views, with_bodies, pictures)
-        self._in_flight.add(pictures)
-
-    def _unchanged(self, slots: np.ndarray, views: np.ndarray) -> np.ndarray:
-        """Return which views [n] bool are the same as in the last batch."""
-        last = self._last
-        if last is None or last.generation != self._renderer.library.generation or len(last.slots) != len(slots):
-            return np.zeros(len(slots), bool)
-        return (slots == last.slots) & (views == last.views).all(axis=(1, 2)) & ~last.with_bodies
-
-    def _draw(
-        self,
-        slots: np.ndarray,
-        views: np.ndarray,
-        rows: np.ndarray,
-        bodies: BodyViews,
-        pictures: dict[str, np.ndarray],
-    ) -> None:
-        """Draw the views ``rows`` [m], on one thread if they are small and else on all."""
-        if not len(rows):
-            return
+    def _draw(self, slots: np.ndarray, views: np.ndarray, bodies: BodyViews, pictures: dict[str, np.ndarray]) -> None:
+        """Draw all views, on one thread if they are small and else on all."""
         threads = get_num_threads()
         optics = self._optics
         # For a few small pictures, waking threads takes longer than drawing, even more so if they are busy.
-        few = len(rows) * optics.width * optics.height <= _SERIAL_PIXELS
+        few = len(slots) * optics.width * optics.height <= _SERIAL_PIXELS
         parts = 1 if few else 4 * threads
-        bands = max(1, min(-(-optics.height // 4), parts // len(rows)))
+        bands = max(1, min(-(-optics.height // 4), parts // len(slots)))
         embree = self._renderer.embree
         # Draw scene by scene, so that the scene's data stay in the processor's caches.
-        order = rows[np.argsort(slots[rows], kind="stable")]
+        order = np.argsort(slots, kind="stable")
         with PARALLEL_KERNELS:
             set_num_threads(1 if few else threads)
             try:
@@ -246,24 +197,3 @@ def _pixels(pictures: dict[str, np.ndarray], num_views: int, sensor: str) -> np.
     dtype, channels = SENSOR_FORMATS[sensor]
     picture = pictures.get(sensor)
     return np.empty((num_views, 0, 0, channels), dtype) if picture is None else picture
-
-
-def _optics(camera: Camera, sensors: tuple[str, ...]) -> Optics:
-    """Return the form of a camera that kernels take."""
-    encoding = camera.depth_encoding
-    # If a miss reads max_depth, so does everything farther away, and rays can end there, which is faster.
-    clipped = tuple(sensors) == ("depth",) and camera.depth_miss == "far"
-    return Optics(
-        near=np.float32(camera.near),
-        far=np.float32(camera.max_depth if clipped else np.inf),
-        miss=np.float32(encoding.miss),
-        min_depth=np.float32(encoding.nearest),
-        max_depth=np.float32(encoding.farthest),
-        offset=np.float32(encoding.offset),
-        unit=np.float32(encoding.unit),
-        left=np.float32(0.0 if camera.lens else -camera.tan_half_width),
-        top=np.float32(0.0 if camera.lens else camera.tan_half_height),
-        pixel=np.float32(0.0 if camera.lens else 2 * camera.tan_half_width / camera.width),
-        width=camera.width,
-        height=camera.height,
-    )

@@ -19,7 +19,6 @@ from gym_batchnav.render.embree.packet import (
     NOTHING,
     SHOWN,
     TRIANGLE,
-    Optics,
     Surfaces,
     aim,
     filter_hits,
@@ -42,7 +41,8 @@ from gym_batchnav.render.embree.shade import (
     read_texels,
     row_of,
 )
-from gym_batchnav.render.embree.surface import MATERIAL_WORDS, TRIANGLE_WORDS
+from gym_batchnav.render.optics import Optics
+from gym_batchnav.render.records import MATERIAL_WORDS, TRIANGLE_WORDS
 from gym_batchnav.system.jit import ENTRY, INNER, to_int64
 from gym_batchnav.system.parallel import for_each
 
@@ -51,8 +51,8 @@ SLOT = np.dtype(
     [
         ("tree", np.int64),  # address of the RTCScene
         ("objects", np.int64),  # address of the triangles' object ids, [num_triangles] int32
-        ("triangles", np.int64),  # address of the records, see surface.py
-        ("materials", np.int64),  # address of the records, see surface.py
+        ("triangles", np.int64),  # address of the records, see records.py
+        ("materials", np.int64),  # address of the records, see records.py
         ("texels", np.int64),  # address of the texture pool
         ("num_triangles", np.int64),
         ("num_materials", np.int64),
@@ -78,7 +78,7 @@ class Views(NamedTuple):
 
     table: np.ndarray  # [K] SLOT
     slots: np.ndarray  # [N] int64
-    order: np.ndarray  # [M] int64, the views to draw, in this order; the rest keep their pictures
+    order: np.ndarray  # [N] int64, the order in which the views are drawn
     matrices: np.ndarray  # [N, 4, 4] float32, world-to-camera
     lights: np.ndarray  # [N, 3] float32, unit vectors towards the light in world space
 

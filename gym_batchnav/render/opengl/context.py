@@ -19,12 +19,8 @@ import numpy as np
 from gym_batchnav.render.api import is_software, opengl_remedy
 from gym_batchnav.render.opengl.current import CurrentContext
 from gym_batchnav.render.opengl.devices import (
-    UUID_BYTES,
     choose_device,
-    cuda_devices,
     egl_devices,
-    torch_device,
-    uuid_text,
 )
 from gym_batchnav.system.process import claim_process
 
@@ -40,7 +36,6 @@ _GL_UNPACK_ALIGNMENT = 0x0CF5
 _GL_LOWER_LEFT = 0x8CA1
 _GL_ZERO_TO_ONE = 0x935F
 _GL_CLIP_DISTANCE0 = 0x3000
-_GL_DEVICE_UUID = 0x9597  # EXT_memory_object
 _CONTEXT_LOST = "GL_CONTEXT_LOST"
 
 
@@ -55,7 +50,6 @@ class Context:
         pid: Id of the process that made it.
         device: GL_RENDERER.
         software: Whether the device draws on the processor.
-        uuid: UUID of the device as text, ``""`` if OpenGL does not report one.
         no_framebuffer: Must be bound before a framebuffer is released, since ModernGL keeps binding the last one used.
         clip_control: Whether clip space reaches from 0 to 1 in z, which keeps all bits of a reversed float depth.
     """
@@ -76,7 +70,6 @@ class Context:
         self.moderngl.gc_mode = "context_gc"
         self.device: str = self.moderngl.info["GL_RENDERER"]
         self.software = is_software(self.device)
-        self.uuid = self._read_uuid()
         self.clip_control = "GL_ARB_clip_control" in self.moderngl.extensions or self.moderngl.version_code >= 450
         self.flush = self._load("glFlush", 0)  # submits all pending calls
         self._tex_image_2d = self._load("glTexImage2D", 8, pointer=True)
@@ -195,15 +188,6 @@ class Context:
                 "renderer='embree'"
             )
 
-    def _read_uuid(self) -> str:
-        """The device's UUID, which CUDA gives as well; ``""`` without the extension that has it."""
-        if "GL_EXT_memory_object" not in self.moderngl.extensions:
-            return ""
-        identity = (ctypes.c_ubyte * UUID_BYTES)()
-        with self.moderngl:
-            self._load("glGetUnsignedBytei_vEXT", 2, pointer=True)(_GL_DEVICE_UUID, 0, identity)
-        return "" if self.software else uuid_text(bytes(identity))
-
     def _load(self, name: str, num_integers: int, pointer: bool = False) -> Callable[..., Any]:
         """Load an OpenGL function that takes integers and optionally a pointer."""
         address = self.moderngl.mglo._context.load_opengl_function(name)
@@ -219,7 +203,7 @@ def _create() -> moderngl.Context:
     backends: list[dict[str, Any]] = [{}]
     if sys.platform == "linux":
         _load_triton()
-        index = choose_device(egl_devices(), cuda_devices, torch_device())
+        index = choose_device(egl_devices())
         backends = [{"backend": "egl", "device_index": index}, {}]
     for keywords in backends:
         try:

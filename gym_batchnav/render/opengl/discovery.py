@@ -26,13 +26,11 @@ class OpenGL(NamedTuple):
     Attributes:
         device: GL_RENDERER; None if OpenGL 4.3 is not available.
         version: GL_VERSION, which includes the driver's version.
-        uuid: UUID of the device; ``""`` if OpenGL does not report it.
         error: Reason why OpenGL is not available; ``""`` if it is.
     """
 
     device: str | None = None
     version: str = ""
-    uuid: str = ""
     error: str = ""
 
 
@@ -78,7 +76,7 @@ def main() -> None:
     """Describe the context of this process as one line of JSON."""
     try:
         context = shared_context()
-        found = OpenGL(context.device, context.moderngl.info["GL_VERSION"], context.uuid)
+        found = OpenGL(context.device, context.moderngl.info["GL_VERSION"])
     except (RuntimeError, ValueError) as error:  # ValueError: an environment variable is not a number
         found = OpenGL(error=str(error))
     print(json.dumps(found), flush=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import moderngl
 
@@ -19,30 +19,13 @@ def picture_bytes(camera: Camera, sensor: str) -> int:
     return camera.height * camera.width * channels * dtype.itemsize
 
 
-class Pictures(Protocol):
-    """The pictures of the batches in flight, taken in order."""
-
-    def buffers(self, batch: int) -> Buffers:
-        """Return the buffers for the pictures of a batch, one per sensor; a context is entered.
-
-        Args:
-            batch: Number of the batch, counted from 0.
-        """
-
-    def take(self, batch: int, count: int) -> dict[str, Any]:
-        """Return the first ``count`` pictures of a batch; a context is entered."""
-
-    def release(self) -> None:
-        """Release the buffers; idempotent."""
-
-
 def batch_buffers(context: Context, camera: Camera, sensors: tuple[str, ...], num_views: int) -> Buffers:
     """Allocate buffers for the pictures of one batch, one per sensor."""
     return {sensor: context.moderngl.buffer(reserve=num_views * picture_bytes(camera, sensor)) for sensor in sensors}
 
 
 class HostPictures:
-    """Pictures that are read back into a ring of NumPy arrays; implements ``Pictures``.
+    """Pictures that are read back into a ring of NumPy arrays, taken in order.
 
     Two sets of buffers take turns, so that one batch is read while the next is drawn.
 
@@ -62,7 +45,7 @@ class HostPictures:
         self._arrays = [empty_pictures(camera, sensors, num_views) for _ in range(num_sets)]
 
     def buffers(self, batch: int) -> Buffers:
-        """Return the buffers for the pictures of a batch."""
+        """Return the buffers for the pictures of a batch, one per sensor; batches are counted from 0."""
         turn = batch % len(self._buffers)
         if not self._buffers[turn]:
             self._buffers[turn] = batch_buffers(*self._arguments)

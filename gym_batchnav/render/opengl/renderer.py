@@ -9,10 +9,8 @@ from typing import Protocol
 
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.library import SceneLibrary
-from gym_batchnav.render.api import DEVICES
-from gym_batchnav.render.checks import check_opengl, check_target, closed_error
+from gym_batchnav.render.checks import check_main_memory, check_opengl, check_target, closed_error
 from gym_batchnav.render.opengl.context import shared_context
-from gym_batchnav.render.opengl.cuda import load_cuda
 from gym_batchnav.render.opengl.mirror import SceneMirror
 from gym_batchnav.render.opengl.pipeline import Pipeline
 from gym_batchnav.render.opengl.target import OpenGLTarget
@@ -121,27 +119,23 @@ class OpenGLRenderer:
             camera: The camera of every view.
             sensors: Any of ``"depth"``, ``"rgb"`` and ``"semantic"``.
             num_views: N; views that do not fit into one framebuffer are drawn in several passes.
-            device: Device of the pictures: ``"cpu"`` for NumPy arrays, ``"cuda"`` for torch tensors that stay on the
-                NVIDIA device.
+            device: ``"cpu"``.
             buffers: Number of sets of pictures that take turns as results.
 
         Raises:
-            ValueError: If a sensor or the device is unknown, a number is below 1, or only Embree can draw the camera's
-                lens or a sensor.
-            RuntimeError: If the renderer is closed, or ``device="cuda"`` is not available for the reason given.
+            ValueError: If a sensor or a number is wrong, the device is not ``"cpu"``, or only ray tracers draw the
+                camera's lens or a sensor.
+            RuntimeError: If the renderer is closed.
         """
         scenes = self._open_scenes()
         check_target(sensors, num_views, buffers)
         check_opengl(camera, sensors)
-        if device not in DEVICES:
-            raise ValueError(f"device={device!r}: choose one of {', '.join(map(repr, DEVICES))}")
-        if device == "cuda":
-            load_cuda()
+        check_main_memory(device, "OpenGL")
         mirrors = (scenes, self._body_scenes)
         needs = (texture_size(camera), "rgb" not in sensors)
         textures, of_bodies = (None if mirror is None else mirror.textures(*needs) for mirror in mirrors)
         assert textures is not None
-        target = OpenGLTarget(self, camera, sensors, num_views, device, buffers, textures, of_bodies)
+        target = OpenGLTarget(self, camera, sensors, num_views, buffers, textures, of_bodies)
         self._targets.add(target)
         return target
 

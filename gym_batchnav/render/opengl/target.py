@@ -12,12 +12,11 @@ from gym_batchnav.geometry import Camera
 from gym_batchnav.render.api import SENSOR_FORMATS, SENSORS, InFlight
 from gym_batchnav.render.bodies import BodyViews
 from gym_batchnav.render.checks import check_rigid, check_slots
-from gym_batchnav.render.lighting import brightness, light_directions
-from gym_batchnav.render.opengl.cuda import CudaPictures
 from gym_batchnav.render.opengl.culling import VIEW_RECORD, GrowingBuffer, frustum_planes, passes
-from gym_batchnav.render.opengl.pictures import Buffers, HostPictures, Pictures, picture_bytes
+from gym_batchnav.render.opengl.pictures import Buffers, HostPictures, picture_bytes
 from gym_batchnav.render.opengl.pipeline import Kind, Pipeline
 from gym_batchnav.render.opengl.textures import TextureMirror
+from gym_batchnav.render.optics import brightness, light_directions
 
 if TYPE_CHECKING:
     from gym_batchnav.render.opengl.renderer import OpenGLRenderer
@@ -49,7 +48,7 @@ class _DeviceObjects:
     """
 
     def __init__(
-        self, pipeline: Pipeline, camera: Camera, sensors: tuple[str, ...], num_views: int, pictures: Pictures
+        self, pipeline: Pipeline, camera: Camera, sensors: tuple[str, ...], num_views: int, pictures: HostPictures
     ) -> None:
         context = pipeline.context
         self._context = context
@@ -91,8 +90,8 @@ class OpenGLTarget:
     """A target of the OpenGL renderer, made by ``OpenGLRenderer.target``; see ``render.api.Target``."""
 
     def __init__(
-        self, renderer: OpenGLRenderer, camera: Camera, sensors: tuple[str, ...], num_views: int, device: str,
-        buffers: int, textures: TextureMirror, body_textures: TextureMirror | None,
+        self, renderer: OpenGLRenderer, camera: Camera, sensors: tuple[str, ...], num_views: int, buffers: int,
+        textures: TextureMirror, body_textures: TextureMirror | None,
     ) -> None:  # fmt: skip
         self.num_views = num_views
         self._renderer = renderer
@@ -100,7 +99,6 @@ class OpenGLTarget:
         self._textures = textures
         self._body_textures = body_textures
         self._sensors = tuple(sensor for sensor in SENSORS if sensor in sensors)
-        self._device = device
         self._num_sets = buffers
         self._objects: _DeviceObjects | None = None
         self._num_begun = 0  # batches so far
@@ -115,13 +113,6 @@ class OpenGLTarget:
         self._in_flight.check_idle("render")
         check_slots(slots, views, self._renderer.library.num_slots, self.num_views)
         check_rigid(views)
-        self.begin(slots, views, bodies)
-        return self.finish()
-
-    def refresh(self, slots: np.ndarray, views: np.ndarray, bodies: BodyViews | None = None) -> dict[str, Any]:
-        """Draw every view, since the last bit of pictures depends on their tile; see ``Target.refresh``."""
-        self._check_usable()
-        self._in_flight.check_idle("refresh")
         self.begin(slots, views, bodies)
         return self.finish()
 
@@ -177,8 +168,7 @@ class OpenGLTarget:
 
     def _make_objects(self, pipeline: Pipeline) -> _DeviceObjects:
         arguments = (self._camera, self._sensors, self.num_views)
-        make_pictures = CudaPictures if self._device == "cuda" else HostPictures
-        pictures = make_pictures(pipeline.context, *arguments, self._num_sets)
+        pictures = HostPictures(pipeline.context, *arguments, self._num_sets)
         return _DeviceObjects(pipeline, *arguments, pictures)
 
     def _check_usable(self) -> None:

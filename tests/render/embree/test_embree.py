@@ -22,7 +22,7 @@ from gym_batchnav.geometry import Camera, look_at
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.render.embree.device import Embree, shared_embree
 from gym_batchnav.render.embree.renderer import EmbreeRenderer
-from gym_batchnav.render.embree.surface import build_surface
+from gym_batchnav.render.records import build_surface
 from gym_batchnav.scene.scene import Materials, Scene
 
 

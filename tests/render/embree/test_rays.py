@@ -15,9 +15,8 @@ from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.render.api import SENSOR_FORMATS, make_renderer
 from gym_batchnav.render.checks import ray_table_bytes
 from gym_batchnav.render.embree.device import Embree
-from gym_batchnav.render.embree.rays import ray_table
 from gym_batchnav.render.embree.renderer import EmbreeRenderer
-from gym_batchnav.render.embree.target import _optics
+from gym_batchnav.render.optics import camera_optics, ray_table
 
 LENSES = [
     Equirectangular(), Equirectangular(200, 70), Cylindrical(), Fisheye(180), Fisheye(360),
@@ -219,7 +218,7 @@ def test_opengl_refuses_by_name_what_it_cannot_draw(camera, sensors, named):
 def test_the_memory_of_a_table_of_rays_is_known_before_it_is_made(lens):
     camera = Camera(256, 128, lens=lens)
     kept, meanwhile = ray_table_bytes(camera)
-    optics = _optics(camera, ("rgb",))
+    optics = camera_optics(camera, ("rgb",))
     ray_table(camera, optics)
     tracemalloc.start()
     table = ray_table(camera, optics)

@@ -8,7 +8,8 @@ from quads import Quad, checkerboard, scene_of, wall
 from rays import AHEAD, METRES, render
 
 from gym_batchnav.library.library import SceneLibrary
-from gym_batchnav.render.embree import packet, surface, trace
+from gym_batchnav.render import records
+from gym_batchnav.render.embree import packet, trace
 from gym_batchnav.render.embree.renderer import EmbreeRenderer
 from gym_batchnav.render.embree.shade import LOG2_ERROR, find_levels, finish_colors
 from gym_batchnav.render.textures import build_texture_pool, level_starts
@@ -52,7 +53,7 @@ def test_a_slot_tells_where_its_scene_lies():
     library = SceneLibrary.from_scenes([scene])
     renderer = EmbreeRenderer(library)
     slot = renderer.slot_table(library, cull=False, size=64, masked_only=False).table[0]
-    built = surface.build_surface(scene, 64)
+    built = records.build_surface(scene, 64)
 
     def memory(field, count, kind):
         return np.ctypeslib.as_array(ctypes.cast(int(slot[field]), ctypes.POINTER(kind)), (count,))
@@ -73,24 +74,24 @@ def test_words_of_the_records_are_the_fields_of_the_same_name():
         (0, 0, -1), (2, 0, 0), (0, 4, 0), checkerboard(2), (3, 5), (0.1, 0.2, 0.3, 0.4), colors, True, True,
         (CLAMP, MIRROR),
     )  # fmt: skip
-    built = surface.build_surface(scene_of(quad), 4)
-    words = built.triangles.view(np.int32).reshape(2, surface.TRIANGLE_WORDS)
+    built = records.build_surface(scene_of(quad), 4)
+    words = built.triangles.view(np.int32).reshape(2, records.TRIANGLE_WORDS)
     floats = words.view(np.float32)
     # The first triangle: corners 0 (0, 5), 1 (3, 5) and 2 (3, 0) of the texture, v growing downwards.
-    assert floats[0, [surface.U0, surface.V0]].tolist() == [0, 5]
-    assert floats[0, [surface.U1, surface.V1]].tolist() == [3, 0]
-    assert floats[0, [surface.U2, surface.V2]].tolist() == [3, -5]
-    np.testing.assert_allclose(floats[0, surface.GRADIENT_U : surface.GRADIENT_U + 3], [1.5, 0, 0])
-    np.testing.assert_allclose(floats[0, surface.GRADIENT_V : surface.GRADIENT_V + 3], [0, -1.25, 0])
-    corners = words[1, surface.COLOR : surface.COLOR + 3].copy().view(np.uint8).reshape(3, 4)
+    assert floats[0, [records.U0, records.V0]].tolist() == [0, 5]
+    assert floats[0, [records.U1, records.V1]].tolist() == [3, 0]
+    assert floats[0, [records.U2, records.V2]].tolist() == [3, -5]
+    np.testing.assert_allclose(floats[0, records.GRADIENT_U : records.GRADIENT_U + 3], [1.5, 0, 0])
+    np.testing.assert_allclose(floats[0, records.GRADIENT_V : records.GRADIENT_V + 3], [0, -1.25, 0])
+    corners = words[1, records.COLOR : records.COLOR + 3].copy().view(np.uint8).reshape(3, 4)
     assert corners.tolist() == [colors[0], colors[2], colors[3]]
-    assert words[:, surface.MATERIAL].tolist() == [0, 0]
-    material = built.materials.view(np.int32).reshape(1, surface.MATERIAL_WORDS)[0]
+    assert words[:, records.MATERIAL].tolist() == [0, 0]
+    material = built.materials.view(np.int32).reshape(1, records.MATERIAL_WORDS)[0]
     np.testing.assert_allclose(
-        material.view(np.float32)[surface.FACTOR : surface.FACTOR + 4], [0.1, 0.2, 0.3, 0.4], rtol=1e-6
+        material.view(np.float32)[records.FACTOR : records.FACTOR + 4], [0.1, 0.2, 0.3, 0.4], rtol=1e-6
     )
-    assert material.view(np.float32)[surface.CUTOFF] == 0.5
-    assert material[[surface.TEXTURE, surface.WRAP_U, surface.WRAP_V]].tolist() == [0, CLAMP, MIRROR]
+    assert material.view(np.float32)[records.CUTOFF] == 0.5
+    assert material[[records.TEXTURE, records.WRAP_U, records.WRAP_V]].tolist() == [0, CLAMP, MIRROR]
 
 
 def test_a_packet_begins_with_embrees_rays():

@@ -18,12 +18,10 @@ from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.render import make_renderer
-from gym_batchnav.render.opengl import OpenGLRenderer
-from gym_batchnav.render.opengl.context import shared_context
-from gym_batchnav.render.opengl.devices import cuda_devices
 
 pytestmark = pytest.mark.gpu
 torch = pytest.importorskip("torch", reason="observations on a GPU are torch tensors")
+pytest.importorskip("warp")
 
 ALL = ("depth", "rgb", "semantic")
 STRESS_STEPS = int(os.environ.get("GYM_BATCHNAV_STRESS_STEPS", "3000"))
@@ -51,10 +49,9 @@ def poses(count, seed=0):
 
 @contextmanager
 def rendering():
-    renderer = OpenGLRenderer(SceneLibrary.from_scenes(scenes()))
+    renderer = make_renderer("warp", SceneLibrary.from_scenes(scenes()))
     try:
         yield renderer
-        assert shared_context().moderngl.error == "GL_NO_ERROR"
     finally:
         renderer.close()
 
@@ -62,7 +59,6 @@ def rendering():
 @pytest.mark.parametrize("shape", [(64, 64), (35, 21), (128, 128)], ids=str)
 @pytest.mark.parametrize("num_views", [1, 7, 300, 5000])
 def test_tensors_equal_arrays_to_the_bit(shape, num_views):
-    """5,000 views of 128 x 128 pixels are several pages of the framebuffer."""
     with rendering() as renderer:
         tensors = renderer.target(Camera(*shape), ALL, num_views, device="cuda")
         arrays = renderer.target(Camera(*shape), ALL, num_views)
@@ -73,17 +69,6 @@ def test_tensors_equal_arrays_to_the_bit(shape, num_views):
                 assert drawn[name].is_cuda and drawn[name].shape == expected[name].shape
                 assert drawn[name].is_contiguous()
                 np.testing.assert_array_equal(drawn[name].cpu().numpy(), expected[name], name)
-
-
-def test_culling_on_the_device_changes_no_pixel():
-    images = []
-    for culling in ("cpu", "gpu"):
-        renderer = OpenGLRenderer(SceneLibrary.from_scenes(scenes()), culling=culling)
-        images.append(renderer.target(Camera(), ALL, 200).render(*poses(200)))
-        images[-1] = {name: image.copy() for name, image in images[-1].items()}
-        renderer.close()
-    for name in ALL:
-        np.testing.assert_array_equal(images[0][name], images[1][name])
 
 
 def test_pictures_live_in_a_ring_that_is_never_copied_or_allocated_again():
@@ -216,15 +201,9 @@ def assert_same(drawn, expected):
         np.testing.assert_array_equal(tensor.cpu().numpy(), expected[name], name)
 
 
-def test_opengl_and_torch_are_on_one_device():
-    current = cuda_devices()[torch.cuda.current_device()]
-    assert shared_context().uuid in ("", current.uuid)
-    assert current.uuid in str(getattr(torch.cuda.get_device_properties(current.index), "uuid", current.uuid))
-
-
-def test_auto_takes_opengl():
+def test_auto_takes_warp_on_torchs_device():
     renderer = make_renderer("auto", SceneLibrary.from_scenes([scene_of(wall(2.0))]))
-    assert renderer.name == "opengl" and "NVIDIA" in shared_context().moderngl.info["GL_VENDOR"]
+    assert renderer.name == "warp" and renderer.warp_device.ordinal == torch.cuda.current_device()
     renderer.close()
 
 
@@ -244,11 +223,10 @@ def test_a_policy_learns_from_what_stays_on_the_device(tmp_path):
 WORKER = """
 import os, numpy as np, torch
 from gym_batchnav import BatchNavEnv
-from gym_batchnav.render.opengl.context import shared_context
 from gym_batchnav.train.distributed import Workers
 workers = Workers.from_environment()
 torch.cuda.set_device(workers.local_rank % torch.cuda.device_count())
-env = BatchNavEnv(8, scenes="apartment_0", obs_device="cuda", renderer="opengl")
+env = BatchNavEnv(8, scenes="apartment_0", obs_device="cuda")
 seen = env.reset(seed=5)[0]["depth"]
 for _ in range(20):
     seen = env.step(np.ones(8, int))[0]["depth"]
@@ -257,8 +235,8 @@ parallel = workers.parallel(model)
 parallel(seen.flatten(1)).mean().backward()
 own = seen.flatten(1).mean(0)
 assert torch.allclose(model.weight.grad[0], own, atol=1e-6)  # both have seen the same
-uuids = workers.gather(shared_context().uuid)
-assert len(set(uuids)) == min(workers.size, torch.cuda.device_count()) or "" in uuids, uuids
+devices = workers.gather(env.renderer.warp_device.ordinal)
+assert len(set(devices)) == min(workers.size, torch.cuda.device_count()), devices
 env.close(); workers.close()
 """
 

@@ -1,4 +1,4 @@
-"""Surfaces for the ray tracer: the appearance of a scene's triangles, in records of 4-byte words."""
+"""Surfaces for ray tracers: the appearance of a scene's triangles, in records of 4-byte words."""
 
 from __future__ import annotations
 
@@ -141,6 +141,14 @@ def check_rows(scene: Scene, field: str, rows: np.ndarray, least: int, count: in
         raise ValueError(
             f"scene {scene.name!r}: {field} has values from {rows.min()} to {rows.max()}, but there are {count} rows"
         )
+
+
+def check_triangles(scene: Scene) -> None:
+    """Raise ValueError if a triangle refers to a vertex or a material that the scene does not have."""
+    check_rows(scene, "triangles", scene.triangles, 0, len(scene.vertices))
+    check_rows(scene, "triangle_material", scene.triangle_material, 0, len(scene.materials))
+    if not len(scene.triangles) == len(scene.triangle_material) == len(scene.triangle_object):
+        raise ValueError(f"scene {scene.name!r}: triangle_material and triangle_object must have one row per triangle")
 
 
 @njit(**ENTRY)

@@ -1,0 +1,434 @@
+"""The renderer that traces rays in CUDA by NVIDIA Warp, without any graphics driver."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import warp as wp
+
+from gym_batchnav.geometry import Camera
+from gym_batchnav.library.library import SceneLibrary
+from gym_batchnav.render.api import SENSOR_FORMATS, InFlight
+from gym_batchnav.render.bodies import BodyViews, body_spheres
+from gym_batchnav.render.checks import check_rigid, check_slots, check_target, closed_error
+from gym_batchnav.render.optics import brightness, camera_optics, light_directions, ray_table
+from gym_batchnav.render.records import Surface, SurfacePreparer, check_triangles, is_masked
+from gym_batchnav.render.textures import SRGB_DECODE, SRGB_ENCODE, texture_size
+from gym_batchnav.render.warp import kernels
+from gym_batchnav.render.warp.device import stream, warp_device
+from gym_batchnav.scene.categories import SemanticIds
+from gym_batchnav.scene.scene import Scene
+from gym_batchnav.system.process import Claim, claim_process
+
+_KINDS: dict[str, Any] = {
+    "depth": wp.float32,
+    "rgb": wp.uint8,
+    "semantic": wp.int32,
+    "normals": wp.vec3,
+    "points": wp.vec3,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Geometry:
+    """The triangles of a scene as Warp takes them."""
+
+    points: np.ndarray  # [V, 3] float32, metres
+    triangles: np.ndarray  # [3 T] int32
+    objects: np.ndarray  # [T] int32, numbers that the sensor "semantic" draws
+    single_sided: np.ndarray  # [T] uint8
+    masked: bool  # whether rays may pass through some triangles
+    bounds: np.ndarray  # [2, 3], metres
+
+
+@dataclass(frozen=True, slots=True)
+class GeometryPreparer:
+    """A callable that checks the triangles of scenes and copies them, for the scene library.
+
+    Attributes:
+        semantic_ids: What the sensor ``"semantic"`` draws.
+    """
+
+    semantic_ids: SemanticIds
+
+    def __call__(self, scene: Scene) -> Geometry:
+        """Return the triangles of a scene, or one without an area if it has none.
+
+        Raises:
+            ValueError: If a triangle refers to a vertex or a material that the scene does not have.
+        """
+        check_triangles(scene)
+        points = np.ascontiguousarray(scene.vertices, np.float32)
+        triangles = np.ascontiguousarray(scene.triangles, np.int32).reshape(-1)
+        if not len(triangles):
+            points = np.zeros((3, 3), np.float32)
+            triangles = np.arange(3, dtype=np.int32)
+        objects = np.ascontiguousarray(self.semantic_ids.of_triangles(scene), np.int32)
+        single_sided = (~scene.materials.double_sided[scene.triangle_material]).astype(np.uint8)
+        return Geometry(points, triangles, objects, single_sided, is_masked(scene), scene.bounds)
+
+
+@dataclass(frozen=True, eq=False)
+class _Shape:
+    """A scene or body on the device, with records and texels by the texels per side of its textures."""
+
+    geometry: Geometry
+    mesh: wp.Mesh
+    objects: wp.array
+    single_sided: wp.array
+    surfaces: dict[int, tuple[wp.array, wp.array, wp.array, int]] = field(default_factory=dict)
+
+
+class WarpRenderer:
+    """A renderer of one library's scenes by ray tracing on an NVIDIA device; see ``render.api.Renderer``.
+
+    Without an NVIDIA device it draws on one thread of the processor, which is meant for tests.
+
+    Args:
+        library: The scenes.
+        semantic_ids: What the sensor ``"semantic"`` draws; the ids of objects by default.
+        bodies: The shapes of moving bodies, one per slot; None for none.
+
+    Raises:
+        RuntimeError: If Warp cannot run here.
+    """
+
+    name = "warp"
+
+    def __init__(
+        self, library: SceneLibrary, semantic_ids: SemanticIds | None = None, bodies: SceneLibrary | None = None
+    ) -> None:
+        claim_process("the Warp renderer")
+        self.library = library
+        self.bodies = bodies
+        self.semantic_ids = semantic_ids or SemanticIds()
+        self.claim = Claim("this Warp renderer")
+        self.warp_device = warp_device()
+        self.device = f"{self.warp_device.name} with Warp"
+        self._keys: dict[tuple[SceneLibrary, Any], int] = {}
+        self._shapes: dict[tuple[SceneLibrary, int], _Shape] = {}
+        self._tables: dict[tuple[SceneLibrary, bool, int, bool], _Table] = {}
+        self._closed = False
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of scenes on an NVIDIA device, without their trees; 0 on the processor, which uses main memory."""
+        if not self.warp_device.is_cuda:
+            return 0
+        arrays = [array for shape in self._shapes.values() for array in _arrays_of(shape)]
+        return sum(array.capacity for array in arrays)
+
+    def target(
+        self,
+        camera: Camera,
+        sensors: tuple[str, ...] = ("depth",),
+        num_views: int = 1,
+        device: str = "cpu",
+        buffers: int = 2,
+    ) -> WarpTarget:
+        """Make a target for up to ``num_views`` views at a time.
+
+        Args:
+            camera: The camera of every view.
+            sensors: Any of ``"depth"``, ``"rgb"``, ``"semantic"``, ``"normals"`` and ``"points"``.
+            num_views: N.
+            device: Device of the pictures: ``"cpu"`` for NumPy arrays, ``"cuda"`` for torch tensors that stay on the
+                NVIDIA device.
+            buffers: Number of sets of pictures that take turns as results.
+
+        Raises:
+            ValueError: If a sensor, a number or the device is wrong.
+            RuntimeError: If the renderer is closed, or ``device="cuda"`` and it draws on the processor.
+        """
+        self.check_open()
+        check_target(sensors, num_views, buffers)
+        if device not in ("cpu", "cuda"):
+            raise ValueError(f"device={device!r}: choose 'cpu' or 'cuda'")
+        if device == "cuda" and not self.warp_device.is_cuda:
+            raise RuntimeError("device='cuda': Warp finds no NVIDIA device: use device='cpu'")
+        return WarpTarget(self, camera, sensors, num_views, device, buffers)
+
+    def table(self, library: SceneLibrary, cull: bool, size: int, masked_only: bool) -> _Table:
+        """Return the slots of a library as the kernel reads them, updated to the scenes that are resident now.
+
+        Args:
+            library: The scenes, or the bodies.
+            cull: Whether rays pass through single-sided triangles from behind.
+            size: Texels per side of the textures.
+            masked_only: Whether only scenes with masked materials need surfaces.
+        """
+        key = (library, cull, size, masked_only)
+        table = self._tables.get(key)
+        if table is None or table.generation != library.generation:
+            shapes = [self._shape(library, slot) for slot in range(library.num_slots)]
+            rows = [self._row(library, slot, shape, *key[1:]) for slot, shape in enumerate(shapes)]
+            slots = wp.array(rows, dtype=kernels.Slot, device=self.warp_device)
+            filled = np.array([shape is not None for shape in shapes])
+            bounds = np.stack([np.zeros((2, 3)) if shape is None else shape.geometry.bounds for shape in shapes])
+            table = _Table(library.generation, slots, filled, body_spheres(bounds), shapes)
+            self._tables[key] = table
+        return table
+
+    def _shape(self, library: SceneLibrary, slot: int) -> _Shape | None:
+        """Return the scene in a slot on the device, or None if the slot is empty; what was there before is released."""
+        ids = self.semantic_ids if library is self.library else SemanticIds()  # a whole body has one id
+        geometry = self._prepared(library, slot, GeometryPreparer(ids))
+        shape = self._shapes.pop((library, slot), None)
+        if geometry is None:
+            return None
+        if shape is None or shape.geometry is not geometry:
+            mesh = wp.Mesh(self.upload(geometry.points, wp.vec3), self.upload(geometry.triangles, wp.int32))
+            shape = _Shape(
+                geometry, mesh, self.upload(geometry.objects, wp.int32), self.upload(geometry.single_sided, wp.uint8)
+            )
+        self._shapes[library, slot] = shape
+        return shape
+
+    def _row(
+        self, library: SceneLibrary, slot: int, shape: _Shape | None, cull: bool, size: int, masked_only: bool
+    ) -> Any:
+        """Return a slot's record for the kernel."""
+        row = kernels.Slot()
+        if shape is None:
+            return row
+        row.mesh = shape.mesh.id
+        row.objects = shape.objects
+        row.masked = int(shape.geometry.masked)
+        if cull and shape.geometry.single_sided.any():
+            row.single_sided = shape.single_sided
+        if row.masked or not masked_only:
+            if size not in shape.surfaces:
+                shape.surfaces[size] = self._surface(self._prepared(library, slot, SurfacePreparer(size, masked_only)))
+            row.triangles, row.materials, row.texels, row.num_textures = shape.surfaces[size]
+        return row
+
+    def _prepared(self, library: SceneLibrary, slot: int, preparer: Any) -> Any:
+        """Return what the library's loader prepares of a scene from now on; None for an empty slot."""
+        if (library, preparer) not in self._keys:
+            self._keys[library, preparer] = library.add_preparers([preparer])[0]
+        return library.prepared(slot, self._keys[library, preparer])
+
+    def _surface(self, surface: Surface) -> tuple[wp.array, wp.array, wp.array, int]:
+        """Return records, materials and texels on the device, and the number of textures."""
+        device = self.warp_device
+        return (
+            wp.array(_as_rows(surface.triangles, kernels.Triangle), dtype=kernels.Triangle, device=device),
+            wp.array(_as_rows(surface.materials, kernels.Material), dtype=kernels.Material, device=device),
+            wp.array(surface.pool.flat.view(np.uint32), dtype=wp.uint32, device=device),
+            len(surface.pool),
+        )
+
+    def upload(self, array: np.ndarray, kind: Any) -> wp.array:
+        """Copy an array to the device."""
+        numbers = np.ascontiguousarray(array, wp.dtype_to_numpy(getattr(kind, "_wp_scalar_type_", kind)))
+        return wp.array(numbers, dtype=kind, device=self.warp_device)
+
+    def check_open(self) -> None:
+        """Raise RuntimeError once the renderer is closed."""
+        if self._closed:
+            raise closed_error(self)
+
+    def close(self) -> None:
+        """Release every scene; targets of this renderer can no longer draw. Idempotent."""
+        self._closed = True
+        for (library, _), key in self._keys.items():
+            library.remove_preparer(key)
+        self._keys.clear()
+        self._tables.clear()
+        self._shapes.clear()
+
+
+@dataclass(frozen=True, eq=False)
+class _Table:
+    """The slots of a library as the kernel reads them."""
+
+    generation: int  # of the library
+    slots: wp.array  # [K] kernels.Slot
+    filled: np.ndarray  # [K] bool
+    spheres: np.ndarray  # [K, 4] float32, bounding spheres
+    keeps_alive: list[_Shape | None]
+
+
+class WarpTarget:
+    """A target of the Warp renderer, made by ``WarpRenderer.target``; see ``render.api.Target``.
+
+    With ``device="cuda"`` all work is queued on torch's current stream, and neither ``begin`` nor ``finish`` waits for
+    it. A reader on another stream must have finished, or the current stream must wait for it, before the ring comes
+    round to the tensors that it reads.
+    """
+
+    def __init__(
+        self,
+        renderer: WarpRenderer,
+        camera: Camera,
+        sensors: tuple[str, ...],
+        num_views: int,
+        device: str,
+        buffers: int,
+    ) -> None:
+        self.num_views = num_views
+        self._renderer = renderer
+        self._camera = camera
+        self._sensors = sensors
+        self._to_torch = device == "cuda"
+        self._lens = _lens(camera, sensors, renderer.warp_device)
+        shape = (num_views, camera.height, camera.width)
+        self._sets = [
+            {sensor: _empty(sensor, shape, renderer.warp_device) for sensor in sensors} for _ in range(buffers)
+        ]
+        # Page-locked memory, into which the device copies while the processor does something else.
+        self._copies: list[dict[str, wp.array]] = []
+        if renderer.warp_device.is_cuda and not self._to_torch:
+            self._copies = [
+                {sensor: _empty(sensor, shape, "cpu", pinned=True) for sensor in sensors} for _ in range(buffers)
+            ]
+        self._next_set = 0
+        self._in_flight: InFlight[tuple[int, int, Any]] = InFlight(buffers)
+        self._closed = False
+
+    def render(self, slots: np.ndarray, views: np.ndarray, bodies: BodyViews | None = None) -> dict[str, Any]:
+        """Draw every view; see ``Target.render``."""
+        self._check_usable()
+        self._in_flight.check_idle("render")
+        self._check(slots, views)
+        check_rigid(views)
+        self.begin(slots, views, bodies)
+        return self.finish()
+
+    def begin(self, slots: np.ndarray, views: np.ndarray, bodies: BodyViews | None = None) -> None:
+        """Start drawing; see ``Target.begin``."""
+        self._check_usable()
+        self._in_flight.check_space()
+        self._check(slots, views)
+        renderer = self._renderer
+        bodies = BodyViews.none() if bodies is None else bodies
+        bodies.check(len(slots), 0 if renderer.bodies is None else renderer.bodies.num_slots)
+        with stream(renderer.warp_device, self._to_torch):
+            self._draw(slots, views, bodies)
+            event = None
+            if self._copies:
+                for sensor, picture in self._sets[self._next_set].items():
+                    wp.copy(self._copies[self._next_set][sensor], picture, count=len(slots) * picture[0].size)
+                event = wp.record_event()
+        self._in_flight.add((self._next_set, len(slots), event))
+        self._next_set = (self._next_set + 1) % len(self._sets)
+
+    def finish(self) -> dict[str, Any]:
+        """Return the pictures of the oldest batch in flight; see ``Target.finish``."""
+        self._check_usable()
+        turn, count, event = self._in_flight.take()
+        if self._to_torch:
+            return {sensor: _with_channels(wp.to_torch(one)[:count]) for sensor, one in self._sets[turn].items()}
+        if event is not None:
+            wp.synchronize_event(event)
+        pictures = self._copies[turn] if self._copies else self._sets[turn]
+        return {sensor: _with_channels(picture.numpy()[:count]) for sensor, picture in pictures.items()}
+
+    def close(self) -> None:
+        """Release the target; idempotent."""
+        self._closed = True
+        self._sets = []
+        self._copies = []
+        self._in_flight.clear()
+
+    def _check_usable(self) -> None:
+        """Raise RuntimeError if the target or its renderer is closed, or if called in another process or thread."""
+        self._renderer.check_open()
+        if self._closed:
+            raise RuntimeError("this WarpTarget is closed: make a new one with renderer.target")
+        self._renderer.claim.claim_thread("drawing with Warp")
+
+    def _check(self, slots: np.ndarray, views: np.ndarray) -> None:
+        """Raise ValueError unless the slots and the shapes and types of both arrays are valid."""
+        check_slots(slots, views, self._renderer.library.num_slots, self.num_views)
+
+    def _draw(self, slots: np.ndarray, views: np.ndarray, bodies: BodyViews) -> None:
+        """Launch the kernel for all views."""
+        renderer = self._renderer
+        camera = self._camera
+        colored = "rgb" in self._sensors
+        scenes = renderer.table(renderer.library, camera.cull_backfaces, texture_size(camera), not colored)
+        if not scenes.filled[slots].all():
+            empty = np.asarray(slots)[~scenes.filled[slots]][0]
+            raise ValueError(f"slot {empty} of the scene library is empty: load a scene into it")
+        shapes = scenes
+        moving = kernels.Bodies()
+        if renderer.bodies is not None:
+            shapes = renderer.table(renderer.bodies, camera.cull_backfaces, texture_size(camera), not colored)
+            moving = self._moving(bodies, len(slots), shapes.spheres)
+        pictures = kernels.Pictures()
+        for sensor, picture in self._sets[self._next_set].items():
+            setattr(pictures, sensor, picture)
+        wp.launch(
+            kernels.draw_kernel(colored, renderer.bodies is not None),
+            (len(slots), camera.height, camera.width),
+            [scenes.slots, shapes.slots, self._views(slots, views), moving, self._lens, pictures],
+            device=renderer.warp_device,
+        )
+
+    def _views(self, slots: np.ndarray, matrices: np.ndarray) -> Any:
+        """Return the views as the kernel takes them."""
+        upload = self._renderer.upload
+        matrices = np.asarray(matrices, np.float32)
+        wide = matrices.astype(np.float64)
+        views = kernels.Views()
+        views.slot = upload(slots, wp.int32)
+        views.matrix = upload(matrices, wp.mat44)
+        views.eye = upload(-np.einsum("nij,ni->nj", wide[:, :3, :3], wide[:, :3, 3]), wp.vec3)
+        views.light = upload(light_directions(matrices), wp.vec3)
+        return views
+
+    def _moving(self, bodies: BodyViews, num_views: int, spheres: np.ndarray) -> Any:
+        """Return the bodies as the kernel takes them."""
+        upload = self._renderer.upload
+        moving = kernels.Bodies()
+        moving.spheres = upload(spheres, wp.vec4)
+        moving.first = upload(np.searchsorted(bodies.view, np.arange(num_views + 1)), wp.int32)
+        moving.slot = upload(bodies.slot, wp.int32)
+        moving.pose = upload(bodies.pose, wp.mat44)
+        moving.object_id = upload(bodies.object_id, wp.int32)
+        return moving
+
+
+def _lens(camera: Camera, sensors: tuple[str, ...], device: Any) -> Any:
+    """Return a camera as the kernel takes it."""
+    optics = camera_optics(camera, sensors)
+    table = ray_table(camera, optics)
+    size = texture_size(camera)
+    lens = kernels.Lens()
+    lens.rays = wp.array(table.rays, dtype=kernels.RAY, device=device)
+    lens.axes = wp.array(table.axes, dtype=wp.vec3, device=device)
+    lens.parallel = table.parallel
+    for name in ("near", "miss", "min_depth", "max_depth", "offset", "unit"):
+        setattr(lens, name, getattr(optics, name))
+    lens.ambient, lens.diffuse = brightness(camera)
+    lens.side = size
+    lens.last_level = size.bit_length() - 1
+    lens.decode = wp.array(SRGB_DECODE, dtype=wp.float32, device=device)
+    lens.encode = wp.array(SRGB_ENCODE, dtype=wp.uint8, device=device)
+    return lens
+
+
+def _as_rows(records: np.ndarray, struct: Any) -> np.ndarray:
+    """Return records as rows of the struct that kernels read, which has the same words."""
+    return records.view(struct.numpy_dtype())
+
+
+def _empty(sensor: str, shape: tuple[int, ...], device: Any, pinned: bool = False) -> wp.array:
+    """Return pictures of undefined contents, with a last axis for the bytes of colours alone."""
+    kind = _KINDS[sensor]
+    whole = (*shape, SENSOR_FORMATS[sensor][1]) if sensor == "rgb" else shape
+    return wp.empty(whole, dtype=kind, device=device, pinned=pinned)
+
+
+def _with_channels(picture: Any) -> Any:
+    """Return pictures with an axis for channels."""
+    return picture if picture.ndim == 4 else picture[..., None]
+
+
+def _arrays_of(shape: _Shape) -> list[wp.array]:
+    """Return the arrays of a scene on the device."""
+    arrays = [shape.mesh.points, shape.mesh.indices, shape.objects, shape.single_sided]
+    return arrays + [array for surface in shape.surfaces.values() for array in surface[:3]]
