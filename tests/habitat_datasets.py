@@ -12,8 +12,8 @@ import numpy as np
 from scans import write_hm3d, write_mp3d
 
 from gym_batchnav.navmesh.mesh import NavMesh
+from gym_batchnav.scene.categories import SceneObject
 from gym_batchnav.scene.frame import Z_UP
-from gym_batchnav.scene.objects import SceneObject
 from gym_batchnav.scene.save import save_glb
 from gym_batchnav.scene.scene import Scene
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gym_batchnav.scene.objects import SceneObject
+from gym_batchnav.scene.categories import SceneObject
 from gym_batchnav.scene.scene import Materials, Scene
 
 # Corners of the unit cube and its faces, counter-clockwise from outside.

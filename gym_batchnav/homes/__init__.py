@@ -7,8 +7,8 @@ from typing import Any
 from gym_batchnav.homes.apartment import MAX_TRIANGLES, MIN_TRIANGLES, generate_apartment
 from gym_batchnav.homes.buildings.generate import KINDS, generate_building
 from gym_batchnav.homes.damage import damaged
+from gym_batchnav.scene.categories import SEMANTIC_CLASSES, semantic_class
 from gym_batchnav.scene.scene import Scene
-from gym_batchnav.scene.synonyms import SEMANTIC_CLASSES, semantic_class
 
 __all__ = [
     "ALL_KINDS",

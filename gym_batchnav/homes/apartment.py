@@ -12,6 +12,7 @@ from gym_batchnav.homes.daylight import draw_sun
 from gym_batchnav.homes.finishes import choose_finishes
 from gym_batchnav.homes.furnish import furnish
 from gym_batchnav.homes.layout import Catalogue, Piece, RoomLayout
+from gym_batchnav.homes.pieces import Style
 from gym_batchnav.homes.plan import Plan, make_plan
 from gym_batchnav.homes.programme import (
     LARGEST_AREA,
@@ -20,7 +21,6 @@ from gym_batchnav.homes.programme import (
     choose_area,
     choose_storeys,
 )
-from gym_batchnav.homes.style import Style
 from gym_batchnav.scene.scene import Scene
 
 MIN_TRIANGLES = 5_000

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from gym_batchnav.geometry import convex_hull
 from gym_batchnav.homes.build import Builder, Detail, Solid, transform
-from gym_batchnav.homes.detail_search import largest_within
+from gym_batchnav.homes.cells import INNER_WALL
 from gym_batchnav.homes.finishes import Finish, make_materials
-from gym_batchnav.homes.free_space import free_space
 from gym_batchnav.homes.layout import Catalogue, Piece
-from gym_batchnav.homes.plan import Plan
+from gym_batchnav.homes.plan import Door, Plan, Wall
 from gym_batchnav.homes.shell import Shading, build_shell, num_cells
-from gym_batchnav.scene.objects import SceneObject
+from gym_batchnav.homes.stairs import Stairs
+from gym_batchnav.scene.categories import SceneObject
 from gym_batchnav.scene.scene import Scene
 
 _INDOORS = 0.92  # share of light on furniture
@@ -22,6 +23,16 @@ _SHELL_SHARE = 0.25  # of the triangles go to walls, floors and ceilings
 _COARSEST = 0.1  # level of detail
 _COARSEST_GRID = 4.0  # metres
 _DARKER = 0.32  # strength of the contact shadow of a piece on the floor
+_STEPS = 6  # counting builds the whole home, so that few must do
+_AIM = 0.985  # share of the limit that a step aims at: estimates that fall a little below are of use, others are not
+_NEAR = 0.97  # shares of the limit that are near enough
+_NEAR_MANY = 0.9
+_MANY = 100_000  # triangles that are slow to build, so that ``_NEAR_MANY`` will do
+_LEAST_POWER = 0.3  # of the count in x; a count that hardly grows would send the next step far off
+_MARGIN = 0.1  # of a bracket, by which a step stays off its ends, so that the bracket shrinks each time
+_FARTHEST = 4.0  # times the last x, how far up a step goes where no upper end is known
+_STEPPED_OVER = 0.2  # metres: nothing between these heights leaves its floor free
+_WALKED_UNDER = 1.5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -183,3 +194,95 @@ def _assemble(
         objects=tuple(SceneObject.generated(name) for name, _ in objects),
         metadata=metadata,
     )
+
+
+def largest_within(count: Callable[[float], int], limit: int, least: float, usual: float) -> float:
+    """Return the largest x found with ``count(x) <= limit``, or ``least``.
+
+    This is the method of false position (regula falsi) on log(count) against log(x), since the triangles of a curve
+    grow about like a power of its level of detail.
+
+    Args:
+        count: Grows with x.
+        limit: The largest count allowed.
+        least: The smallest x that may be chosen.
+        usual: A first guess, larger than ``least``.
+    """
+    low = (least, count(least))
+    high = (usual, count(usual))
+    if low[1] >= limit:
+        return least
+    near = _NEAR if limit < _MANY else _NEAR_MANY
+    for _ in range(_STEPS):
+        (x0, n0) = low
+        (x1, n1) = high
+        power = max(float(np.log(n1 / n0) / np.log(x1 / x0)), _LEAST_POWER)
+        x = float(x0 * (_AIM * limit / n0) ** (1 / power)) if n1 > n0 else 2 * x1
+        if n1 <= limit:  # no upper end is known yet
+            x = min(x, _FARTHEST * x1)
+        else:
+            x = float(np.clip(x, (1 - _MARGIN) * x0 + _MARGIN * x1, _MARGIN * x0 + (1 - _MARGIN) * x1))
+        found = (x, count(x))
+        if n1 <= limit:
+            low, high = (high, found) if x > x1 else (found, high)
+        elif found[1] <= limit:
+            low = found
+        else:
+            high = found
+        if low[1] > near * limit:
+            break
+    return max((point for point in (low, high) if point[1] <= limit), default=low)[0]
+
+
+def free_space(plan: Plan, pieces: Sequence[Piece], solids: Sequence[Solid]) -> list[dict[str, object]]:
+    """Return the free floor of every storey, for an agent 1.5 m tall that climbs 0.2 m.
+
+    Args:
+        plan: Floor plan.
+        pieces: The furniture.
+        solids: The solid of each piece, in its own frame.
+
+    Returns:
+        For every storey ``floor`` (its height, metres), ``areas``: rectangles [x0, z0, x1, z1] of rooms and open
+        doorways, which may touch but do not overlap, and ``obstacles``: convex polygons [[x, z], ...] that are taken
+        from them. Flights of stairs are not part of it.
+    """
+    storeys: list[dict[str, object]] = []
+    for storey in range(plan.storeys):
+        areas = [list(room.bounds) for room in plan.rooms if room.storey == storey and room.kind != "stairs"]
+        areas += [_doorway(door) for door in plan.doors if door.storey == storey and not door.closed]
+        areas += [_landing(*plan.stairs)] if plan.stairs else []
+        obstacles = [
+            outline.tolist()
+            for piece, solid in zip(pieces, solids, strict=True)
+            if plan.rooms[piece.room].storey == storey and len(outline := _footprint(solid, piece.matrix)) > 2
+        ]
+        storeys.append({"floor": plan.floor(storey), "areas": areas, "obstacles": obstacles})
+    return storeys
+
+
+def _doorway(door: Door) -> list[float]:
+    """Return the floor between the faces of the wall in an open door."""
+    (x, z) = door.center
+    half = door.width / 2
+    across, along = (INNER_WALL / 2, half) if door.axis == "x" else (half, INNER_WALL / 2)
+    return [x - across, z - along, x + across, z + along]
+
+
+def _landing(wall: Wall, stairs: Stairs) -> list[float]:
+    """Return the landing before the flights, which is the same on both storeys."""
+    a = wall.point(-stairs.width / 2)
+    b = wall.point(stairs.width / 2, stairs.landing)
+    low = np.minimum(a, b)
+    high = np.maximum(a, b)
+    return [float(low[0]), float(low[2]), float(high[0]), float(high[2])]
+
+
+def _footprint(solid: Solid, matrix: np.ndarray) -> np.ndarray:
+    """Return the convex outline [K, 2] of the part of a solid that blocks an agent; empty for none."""
+    height = solid.vertices[:, 1][solid.triangles]
+    stops = (height.max(axis=1) > _STEPPED_OVER) & (height.min(axis=1) < _WALKED_UNDER)
+    used = np.zeros(len(solid.vertices), bool)
+    used[solid.triangles[stops]] = True
+    placed = solid.vertices[used] @ matrix[:3, :3].T + matrix[:3, 3]
+    return convex_hull(placed[:, [0, 2]])

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from gym_batchnav.homes.clutter import scatter
-from gym_batchnav.homes.furniture import decor
-from gym_batchnav.homes.layout import Piece, RoomLayout, overlap, placed_rect, upright
+from gym_batchnav.homes.layout import Piece, Prototype, RoomLayout, overlap, placed_rect, upright
+from gym_batchnav.homes.pieces import Style, prototype
 from gym_batchnav.homes.plan import Wall
 from gym_batchnav.homes.rooms import (
     complete_living,
@@ -17,9 +16,11 @@ from gym_batchnav.homes.rooms import (
     furnish_sleeping_place,
     furnish_study,
 )
-from gym_batchnav.homes.style import Style, prototype
-from gym_batchnav.homes.walls import door_leaf
 from gym_batchnav.homes.wet_rooms import complete_kitchen, furnish_bath, furnish_kitchen
+
+_TRIES = 12
+_AREA_EACH = 9.0  # square metres of a room for each thing on its floor, at most
+_TABLES_LAID = 0.5  # share
 
 
 def furnish(layout: RoomLayout, style: Style, dined: bool) -> list[Piece]:
@@ -82,7 +83,7 @@ def _furnish_living(layout: RoomLayout, style: Style, kinds: list[str], dined: b
 def _hang_lamp(layout: RoomLayout, style: str) -> Piece:
     """Hang a lamp in the middle of the ceiling."""
     x0, z0, x1, z1 = layout.room.bounds
-    lamp = prototype(decor.ceiling_lamp, height=layout.room.height, style=style)
+    lamp = prototype("ceiling_lamp", height=layout.room.height, style=style)
     return layout.stand_on(lamp, "ceiling_lamp", upright(((x0 + x1) / 2, (z0 + z1) / 2), 0.0))
 
 
@@ -92,7 +93,7 @@ def _hang_doors(layout: RoomLayout) -> None:
         for opening in wall.openings:
             if opening.kind != "door" or not opening.owner:
                 continue
-            leaf = prototype(door_leaf)
+            leaf = prototype("door_leaf")
             if opening.closed:
                 layout.stand_on(leaf, "closed_door", wall.matrix(opening.u0 + 0.01, -opening.depth / 2))
                 continue
@@ -133,12 +134,12 @@ def _dress_windows(layout: RoomLayout) -> None:
             rod = min(height - 0.08, opening.y1 + 0.12)
             reach = min(width / 2 + 0.24, wall.length / 2 - abs(middle) - 0.05)
             if opening.y0 > 0.6:
-                heater = prototype(decor.radiator, width=round(width * 0.7, 1))
+                heater = prototype("radiator", width=round(width * 0.7, 1))
                 layout.stand_on(heater, "radiator", wall.matrix(middle, 0.045))
-            wing = prototype(decor.curtain, width=0.38, height=round(rod - 0.02, 2))
+            wing = prototype("curtain", width=0.38, height=round(rod - 0.02, 2))
             for side in (-1, 1):
                 layout.stand_on(wing, "curtain", wall.matrix(middle + side * (reach - 0.19), 0.13))
-            bar = prototype(decor.curtain_rod, width=round(2 * reach + 0.06, 2), height=round(rod, 2))
+            bar = prototype("curtain_rod", width=round(2 * reach + 0.06, 2), height=round(rod, 2))
             layout.stand_on(bar, "curtain_rod", wall.matrix(middle, 0.13))
 
 
@@ -160,7 +161,7 @@ def _pictures(layout: RoomLayout, count: int) -> None:
     for wall, u in spots:
         quarter = int(quarters[hung % 4])
         for width, height, middle in sizes:
-            frame = prototype(decor.picture, width=width, height=height, quarter=quarter, middle=middle)
+            frame = prototype("picture", width=width, height=height, quarter=quarter, middle=middle)
             if layout.hang(frame, "picture", wall, u):
                 hung += 1
                 break
@@ -168,5 +169,46 @@ def _pictures(layout: RoomLayout, count: int) -> None:
             return
     if layout.room.kind == "kitchen":
         for wall in layout.room.walls:
-            if layout.hang(prototype(decor.wall_clock), "clock", wall, 0.3):
+            if layout.hang(prototype("wall_clock"), "clock", wall, 0.3):
                 return
+
+
+def scatter(layout: RoomLayout) -> None:
+    """Let a few things lie on the floor of a room and lay its dining table, or not."""
+    things = _things(layout)
+    count = int(layout.rng.integers(1 + min(4, round(layout.room.area / _AREA_EACH)), endpoint=True))
+    for k in layout.rng.permutation(len(things))[:count]:
+        _drop(layout, *things[int(k)])
+    tables = [piece for piece in layout.pieces if piece.kind == "dining_table"]
+    if tables and layout.rng.random() < _TABLES_LAID:
+        setting = prototype("tableware")
+        for chair in [piece for piece in layout.pieces if piece.kind == "chair"]:
+            layout.stand_on(setting, "tableware", chair.matrix @ upright((0, 0.29), np.pi))
+
+
+def _things(layout: RoomLayout) -> list[tuple[Prototype, str]]:
+    """Return the clutter of a kind of room, with its names."""
+    toys = [(prototype("toys", kind=kind), "toys") for kind in (0, 1)]
+    books = (prototype("books"), "books")
+    bag = (prototype("bag"), "bag")
+    boxes = (prototype("boxes"), "boxes")
+    clothes = (prototype("clothes"), "clothes")
+    basket = (prototype("waste_bin"), "bin")
+    return {
+        "living": [*toys, books, bag, boxes],
+        "bedroom": [clothes, books, bag, toys[0], boxes],
+        "study": [basket, boxes, books, bag],
+        "kitchen": [basket, (prototype("bottles"), "bottles"), boxes],
+        "bath": [basket, clothes],
+        "hall": [bag, boxes, toys[0]],
+    }[layout.room.kind]
+
+
+def _drop(layout: RoomLayout, thing: Prototype, kind: str) -> None:
+    """Put a thing down near a wall where it is in nobody's way; leave it out if there is no such place."""
+    for _ in range(_TRIES):
+        wall = layout.room.walls[int(layout.rng.integers(4))]
+        along, out, turn = layout.rng.uniform((-0.5, 0.15, -0.6), (0.5, 0.5, 0.6)).tolist()
+        matrix = wall.matrix(along * wall.length, out) @ upright((0, 0), turn)
+        if layout.fits(thing, matrix) and layout.place(thing, kind, matrix):
+            return

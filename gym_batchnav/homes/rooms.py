@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from gym_batchnav.homes.furniture import decor, living, sleeping
 from gym_batchnav.homes.layout import Piece, Prototype, RoomLayout, upright
+from gym_batchnav.homes.pieces import Style, prototype
 from gym_batchnav.homes.plan import Wall
-from gym_batchnav.homes.style import Style, prototype
 
 
 def _facing(layout: RoomLayout, distance: float, depth: float) -> list[tuple[float, Wall, float, float]]:
@@ -28,38 +27,38 @@ def furnish_lounge(layout: RoomLayout, style: Style) -> None:
     room = layout.room
     widths = (2.1, 1.75, 1.5) if min(room.size) > 3.9 else (1.75, 1.5)
     if not any(_lounge(layout, style, width) for width in widths):
-        layout.along_walls(prototype(living.sofa, width=1.75, arms=style.arms), "sofa", access=0.5)
-        layout.along_walls(prototype(living.tv_bench, width=1.4), "tv", access=0.5)
+        layout.along_walls(prototype("sofa", width=1.75, arms=style.arms), "sofa", access=0.5)
+        layout.along_walls(prototype("tv_bench", width=1.4), "tv", access=0.5)
 
 
 def complete_living(layout: RoomLayout, style: Style, dine: bool) -> None:
     """Place shelves, plants, chairs, and with ``dine`` a dining table."""
     if dine:
         dining(layout, style)
-    shelf = prototype(living.bookshelf, width=float(layout.rng.choice([0.9, 1.2, 1.6])), height=2.0)
+    shelf = prototype("bookshelf", width=float(layout.rng.choice([0.9, 1.2, 1.6])), height=2.0)
     if not layout.along_walls(shelf, "bookshelf", prefer="corner"):
-        layout.along_walls(prototype(living.bookshelf, width=0.8, height=1.95), "bookshelf", prefer="corner")
-    layout.along_walls(prototype(living.sideboard, width=1.4), "sideboard", prefer="middle", access=0.6)
-    layout.along_walls(prototype(decor.plant, height=1.3), "plant", prefer="nook", access=0.0, gap=0.03)
-    layout.along_walls(prototype(decor.palm), "palm", prefer="nook", access=0.0, gap=0.03)
-    if not layout.along_walls(prototype(living.armchair), "armchair", prefer="corner", gap=0.10):
-        layout.along_walls(prototype(living.side_table), "side_table", prefer="corner", access=0.0, gap=0.05)
+        layout.along_walls(prototype("bookshelf", width=0.8, height=1.95), "bookshelf", prefer="corner")
+    layout.along_walls(prototype("sideboard", width=1.4), "sideboard", prefer="middle", access=0.6)
+    layout.along_walls(prototype("plant", height=1.3), "plant", prefer="nook", access=0.0, gap=0.03)
+    layout.along_walls(prototype("palm"), "palm", prefer="nook", access=0.0, gap=0.03)
+    if not layout.along_walls(prototype("armchair"), "armchair", prefer="corner", gap=0.10):
+        layout.along_walls(prototype("side_table"), "side_table", prefer="corner", access=0.0, gap=0.05)
     if layout.room.area > 32.0:  # A large room takes more.
         _place_desk(layout)
-        layout.along_walls(prototype(living.bookshelf, width=1.2, height=2.0), "bookshelf", prefer="middle")
-        layout.along_walls(prototype(living.armchair), "armchair", gap=0.10)
-        layout.along_walls(prototype(living.sideboard, width=1.8), "sideboard", prefer="middle", access=0.6)
+        layout.along_walls(prototype("bookshelf", width=1.2, height=2.0), "bookshelf", prefer="middle")
+        layout.along_walls(prototype("armchair"), "armchair", gap=0.10)
+        layout.along_walls(prototype("sideboard", width=1.8), "sideboard", prefer="middle", access=0.6)
 
 
 def _lounge(layout: RoomLayout, style: Style, width: float) -> bool:
     """Place a television at one wall and a sofa that faces it; return False if there is no place for them."""
-    bench = prototype(living.tv_bench, width={2.1: 1.8, 1.75: 1.4}.get(width, 1.1))
-    sofa = prototype(living.sofa, width=width, arms=style.arms)
+    bench = prototype("tv_bench", width={2.1: 1.8, 1.75: 1.4}.get(width, 1.1))
+    sofa = prototype("sofa", width=width, arms=style.arms)
     for _, wall, u, gap in _facing(layout, 2.9, 0.95):
         tv = layout.at_wall(bench, wall, u)
         seat = wall.matrix(u, gap + 0.45)
         seat = seat @ upright((0, 0), np.pi)
-        table = prototype(living.coffee_table, style=style.coffee)
+        table = prototype("coffee_table", style=style.coffee)
         middle = wall.matrix(u, gap - 0.72)
         if not all(layout.fits(p, m) for p, m in ((bench, tv), (sofa, seat), (table, middle))):
             continue
@@ -69,19 +68,19 @@ def _lounge(layout: RoomLayout, style: Style, width: float) -> bool:
             layout.pieces.pop()
             continue
         layout.place(table, "coffee_table", middle)
-        oblong = prototype(decor.rug, width=2.3, depth=1.7)
-        carpet = prototype(decor.round_rug, radius=1.1) if style.coffee == "round" else oblong
+        oblong = prototype("rug", width=2.3, depth=1.7)
+        carpet = prototype("round_rug", radius=1.1) if style.coffee == "round" else oblong
         rug_at = wall.matrix(u, gap - 0.60)
         if layout.fits(carpet, rug_at):
             layout.stand_on(carpet, "rug", rug_at)
-        lamp = prototype(decor.arc_lamp if style.lamp == "disc" else decor.floor_lamp)
+        lamp = prototype("arc_lamp" if style.lamp == "disc" else "floor_lamp")
         for side in (-1, 1):
             spot = wall.matrix(u + side * (width / 2 + 0.28), gap + 0.5)
             if layout.fits(lamp, spot) and layout.place(lamp, "floor_lamp", spot):
                 break
         for side in (-1, 1):
             chair_at = wall.matrix(u + side * (width / 2 + 0.20), gap - 0.85) @ upright((0, 0), -side * 1.95)
-            chair = prototype(living.armchair)
+            chair = prototype("armchair")
             if layout.fits(chair, chair_at) and layout.place(chair, "armchair", chair_at):
                 break
         return True
@@ -94,7 +93,7 @@ def dining(layout: RoomLayout, style: Style) -> bool:
     for length, count in ((1.8, 6), (1.5, 4), (1.2, 4), (0.9, 2)):
         round_top = style.table == "round" and length < 1.7
         size = min(length, 1.3) if round_top else length
-        table = prototype(living.dining_table, style="round" if round_top else "oblong", length=size)
+        table = prototype("dining_table", style="round" if round_top else "oblong", length=size)
         spots = []
         for turn in (0.0, np.pi / 2):
             for x in np.arange(x0 + 0.6, x1 - 0.6, 0.15):
@@ -111,7 +110,7 @@ def _set_table(
     layout: RoomLayout, style: Style, table: Prototype, count: int, matrix: np.ndarray, round_top: bool
 ) -> bool:
     """Place a table and its chairs, all or none."""
-    chair = prototype(living.dining_chair, style=style.chair)
+    chair = prototype("dining_chair", style=style.chair)
     half = np.ptp(layout.catalogue.bounds(table), axis=0) / 2
     seats = []
     if round_top:
@@ -151,7 +150,7 @@ def furnish_bedroom(layout: RoomLayout) -> None:
         if (bed and wardrobe) or k == len(attempts) - 1:
             break
         del layout.pieces[start:], layout.access[accesses:]  # Try again with a smaller bed.
-    table = prototype(sleeping.bedside_table)
+    table = prototype("bedside_table")
     if bed is not None:
         half = float(np.ptp(layout.catalogue.bounds(bed.prototype)[:, 0])) / 2
         for side in (-1, 1):
@@ -159,26 +158,26 @@ def furnish_bedroom(layout: RoomLayout) -> None:
             if layout.fits(table, matrix):
                 layout.place(table, "bedside_table", matrix)
         finish = ("rug", "rug2", "rug3")[int(layout.rng.integers(3))]
-        carpet = prototype(decor.rug, width=round(2 * half + 0.8, 1), depth=1.3, finish=finish)
+        carpet = prototype("rug", width=round(2 * half + 0.8, 1), depth=1.3, finish=finish)
         matrix = bed.matrix @ upright((0, 0.62), 0.0)
         if layout.fits(carpet, matrix):
             layout.stand_on(carpet, "rug", matrix)
     _place_desk(layout)
-    layout.along_walls(prototype(sleeping.chest), "chest", access=0.6)
+    layout.along_walls(prototype("chest"), "chest", access=0.6)
     if layout.room.area > 18.0:
-        layout.along_walls(prototype(living.bookshelf, width=0.8, height=1.6), "bookshelf", prefer="corner")
-        layout.along_walls(prototype(living.armchair), "armchair", prefer="corner", gap=0.10)
-    layout.along_walls(prototype(decor.plant, height=1.1), "plant", prefer="nook", access=0.0, gap=0.03)
+        layout.along_walls(prototype("bookshelf", width=0.8, height=1.6), "bookshelf", prefer="corner")
+        layout.along_walls(prototype("armchair"), "armchair", prefer="corner", gap=0.10)
+    layout.along_walls(prototype("plant", height=1.1), "plant", prefer="nook", access=0.0, gap=0.03)
 
 
 def furnish_sleeping_place(layout: RoomLayout) -> None:
     """Place a bed in a corner and a wardrobe, in a home without a bedroom."""
     for width in (1.4, 1.2, 0.9):
-        bed = prototype(sleeping.bed, width=width, blanket="blanket")
+        bed = prototype("bed", width=width, blanket="blanket")
         if layout.along_walls(bed, "bed", prefer="corner", access=0.4):
             break
     for wide in (1.0, 0.8):
-        if layout.along_walls(prototype(sleeping.wardrobe, width=wide), "wardrobe", prefer="corner", access=0.5):
+        if layout.along_walls(prototype("wardrobe", width=wide), "wardrobe", prefer="corner", access=0.5):
             return
 
 
@@ -186,25 +185,25 @@ def furnish_study(layout: RoomLayout) -> None:
     """Place a desk, bookshelves and an easy chair."""
     _place_desk(layout)
     for width in (1.6, 1.2):
-        layout.along_walls(prototype(living.bookshelf, width=width, height=2.0), "bookshelf", prefer="corner")
+        layout.along_walls(prototype("bookshelf", width=width, height=2.0), "bookshelf", prefer="corner")
     centre = ((layout.room.bounds[0] + layout.room.bounds[2]) / 2, (layout.room.bounds[1] + layout.room.bounds[3]) / 2)
-    carpet = prototype(decor.round_rug, radius=0.9, finish="rug3")
+    carpet = prototype("round_rug", radius=0.9, finish="rug3")
     matrix = upright(centre, 0.0)
     if layout.fits(carpet, matrix):
         layout.stand_on(carpet, "rug", matrix)
-    layout.along_walls(prototype(living.armchair), "armchair", prefer="corner", gap=0.10)
-    layout.along_walls(prototype(living.sideboard, width=1.2, height=0.86), "sideboard", prefer="middle", access=0.5)
-    layout.along_walls(prototype(decor.plant, height=1.1), "plant", prefer="nook", access=0.0, gap=0.03)
+    layout.along_walls(prototype("armchair"), "armchair", prefer="corner", gap=0.10)
+    layout.along_walls(prototype("sideboard", width=1.2, height=0.86), "sideboard", prefer="middle", access=0.5)
+    layout.along_walls(prototype("plant", height=1.1), "plant", prefer="nook", access=0.0, gap=0.03)
 
 
 def _place_desk(layout: RoomLayout) -> None:
     """Place a desk at a wall with a swivel chair before it."""
-    placed = layout.along_walls(prototype(living.desk, width=1.2), "desk", prefer="any", access=0.75)
+    placed = layout.along_walls(prototype("desk", width=1.2), "desk", prefer="any", access=0.75)
     if placed is None:
         return
     layout.access.pop()
     seat = placed.matrix @ upright((-0.12, 0.42), np.pi + float(layout.rng.uniform(-0.4, 0.4)))
-    chair = prototype(living.office_chair)
+    chair = prototype("office_chair")
     if layout.fits(chair, seat, margin=-0.35):
         layout.place(chair, "office_chair", seat)
 
@@ -212,7 +211,7 @@ def _place_desk(layout: RoomLayout) -> None:
 def _place_bed(layout: RoomLayout, widths: tuple[float, ...], blanket: str) -> Piece | None:
     """Place the widest bed that fits, its head at a wall without openings if there is one."""
     for width in widths:
-        bed = prototype(sleeping.bed, width=width, blanket=blanket)
+        bed = prototype("bed", width=width, blanket=blanket)
         prefer = "middle" if width > 1.0 else "corner"
         placed = layout.along_walls(bed, "bed", _solid_walls(layout), prefer=prefer, access=0.4)
         placed = placed or layout.along_walls(bed, "bed", prefer="corner", access=0.4)
@@ -224,7 +223,7 @@ def _place_bed(layout: RoomLayout, widths: tuple[float, ...], blanket: str) -> P
 def _place_wardrobe(layout: RoomLayout) -> Piece | None:
     """Place the widest wardrobe that fits."""
     for width in (2.0, 1.5, 1.0, 0.8):
-        wardrobe = prototype(sleeping.wardrobe, width=width)
+        wardrobe = prototype("wardrobe", width=width)
         placed = layout.along_walls(wardrobe, "wardrobe", prefer="corner", access=0.5)
         if placed is not None:
             return placed
@@ -238,18 +237,18 @@ def _solid_walls(layout: RoomLayout) -> list[Wall]:
 
 def furnish_hall(layout: RoomLayout) -> None:
     """Place coats, shoes, a mirror and a runner."""
-    layout.along_walls(prototype(sleeping.coat_rack), "coat_rack", access=0.3, gap=0.004)
-    layout.along_walls(prototype(sleeping.shoe_cabinet), "shoe_cabinet", access=0.5)
-    layout.along_walls(prototype(sleeping.shoes), "shoes", access=0.0, gap=0.05)
+    layout.along_walls(prototype("coat_rack"), "coat_rack", access=0.3, gap=0.004)
+    layout.along_walls(prototype("shoe_cabinet"), "shoe_cabinet", access=0.5)
+    layout.along_walls(prototype("shoes"), "shoes", access=0.0, gap=0.05)
     wide, deep = layout.room.size
     r = layout.room.bounds
-    runner = prototype(decor.rug, width=round(min(3.0, max(wide, deep) - 1.2), 1), depth=0.75, finish="rug2")
+    runner = prototype("rug", width=round(min(3.0, max(wide, deep) - 1.2), 1), depth=0.75, finish="rug2")
     centre = ((r[0] + r[2]) / 2, (r[1] + r[3]) / 2)
     matrix = upright(centre, 0.0 if wide > deep else np.pi / 2)
     if layout.fits(runner, matrix):
         layout.stand_on(runner, "rug", matrix)
-    layout.along_walls(prototype(decor.plant, height=1.0), "plant", prefer="nook", access=0.0, gap=0.03)
-    glass = prototype(decor.mirror, width=0.55, height=1.3, middle=1.35, frame="wood")
+    layout.along_walls(prototype("plant", height=1.0), "plant", prefer="nook", access=0.0, gap=0.03)
+    glass = prototype("mirror", width=0.55, height=1.3, middle=1.35, frame="wood")
     for wall in layout.room.walls:
         if any(
             layout.hang(glass, "mirror", wall, float(u))

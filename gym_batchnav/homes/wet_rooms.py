@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from gym_batchnav.homes.furniture import bath, decor, kitchen, living
 from gym_batchnav.homes.layout import Piece, Prototype, RoomLayout, placed_rect, upright
+from gym_batchnav.homes.pieces import Style, prototype
 from gym_batchnav.homes.plan import Wall
-from gym_batchnav.homes.style import Style, prototype
 
 _ATTEMPTS = 9  # to place the units of a bathroom
 
@@ -28,16 +27,16 @@ def furnish_kitchen(layout: RoomLayout, style: Style, longest: float = 3.8) -> b
 def complete_kitchen(layout: RoomLayout) -> None:
     """Place a dresser or an open shelf, and a plant, on the free walls of a kitchen."""
     if layout.rng.random() < 0.5:
-        layout.along_walls(prototype(living.sideboard, width=1.2, height=0.86), "dresser", prefer="middle", access=0.5)
+        layout.along_walls(prototype("sideboard", width=1.2, height=0.86), "dresser", prefer="middle", access=0.5)
     else:
-        shelf = prototype(living.bookshelf, width=0.8, height=1.6)
+        shelf = prototype("bookshelf", width=0.8, height=1.6)
         layout.along_walls(shelf, "kitchen_shelf", prefer="corner", access=0.5)
-    layout.along_walls(prototype(decor.plant, height=1.0), "plant", prefer="nook", access=0.0, gap=0.03)
+    layout.along_walls(prototype("plant", height=1.0), "plant", prefer="nook", access=0.0, gap=0.03)
 
 
 def _free_runs(layout: RoomLayout) -> list[tuple[Wall, float, float]]:
     """Return the stretches of wall where base units fit, as (wall, u0, u1), longest first."""
-    probe = prototype(kitchen.cupboard, width=0.2, drawers=0)
+    probe = prototype("cupboard", width=0.2, drawers=0)
     runs = []
     for wall in layout.room.walls:
         us = np.arange(-wall.length / 2 + 0.11, wall.length / 2 - 0.10, 0.05)
@@ -52,15 +51,13 @@ def _units(length: float, backwards: bool) -> list[tuple[Prototype, str, float]]
     spare = length - 0.62 - 0.8 - 0.6
     count = max(1, round(spare / 0.55)) if spare > 0.2 else 0
     wide = round(spare / max(count, 1), 3)
-    boxes = [
-        (prototype(kitchen.cupboard, width=wide, drawers=(3, 1)[k % 2]), "kitchen_unit", wide) for k in range(count)
-    ]
+    boxes = [(prototype("cupboard", width=wide, drawers=(3, 1)[k % 2]), "kitchen_unit", wide) for k in range(count)]
     units = [
-        (prototype(kitchen.fridge), "fridge", 0.62),
+        (prototype("fridge"), "fridge", 0.62),
         *boxes[:1],
-        (prototype(kitchen.sink_unit, width=0.8), "kitchen_sink", 0.8),
+        (prototype("sink_unit", width=0.8), "kitchen_sink", 0.8),
         *boxes[1:2],
-        (prototype(kitchen.hob_unit), "kitchen_hob", 0.6),
+        (prototype("hob_unit"), "kitchen_hob", 0.6),
         *boxes[2:],
     ]
     return units[::-1] if backwards else units
@@ -90,21 +87,21 @@ def _place_row(layout: RoomLayout, style: Style, wall: Wall, u: float, length: f
 
 def _above_worktop(layout: RoomLayout, style: Style, wall: Wall, u: float, width: float, kind: str) -> None:
     """Place tiles, and a cupboard, a shelf or a hood over one unit, where no window is; things on the worktop."""
-    tiles = prototype(kitchen.splash_back, width=width)
+    tiles = prototype("splash_back", width=width)
     matrix = wall.matrix(u, 0.006)
     if layout.fits(tiles, matrix, margin=-0.02):
         layout.stand_on(tiles, "tiles", matrix)
     if kind == "kitchen_hob":
-        over = prototype(kitchen.hood, width=0.6, ceiling=layout.room.height)
+        over = prototype("hood", width=0.6, ceiling=layout.room.height)
         name = "hood"
     else:
-        over = prototype(kitchen.wall_cupboard, width=width, shelf=style.open_shelf)
+        over = prototype("wall_cupboard", width=width, shelf=style.open_shelf)
         name = "wall_cupboard"
     matrix = wall.matrix(u, 0.006 - float(layout.catalogue.bounds(over)[0, 2]))
     if layout.fits(over, matrix, margin=-0.02):
         layout.stand_on(over, name, matrix)
     if kind == "kitchen_unit":
-        things = prototype(kitchen.worktop_things, kind=int(layout.rng.integers(3)))
+        things = prototype("worktop_things", kind=int(layout.rng.integers(3)))
         matrix = wall.matrix(u, 0.32)
         if layout.fits(things, matrix, margin=-0.03, ignore_access=True):
             layout.stand_on(things, "kitchen_things", matrix)
@@ -118,38 +115,38 @@ def furnish_bath(layout: RoomLayout) -> None:
     for attempt in range(_ATTEMPTS):
         washing = _place_tub(layout) if bathe and attempt < 3 else None
         if washing is None:
-            shower = prototype(bath.shower, side=0.9 if attempt < 5 else 0.8)
+            shower = prototype("shower", side=0.9 if attempt < 5 else 0.8)
             washing = layout.along_walls(shower, "shower", prefer="corner", access=0.4, gap=0.004)
-        vanity = prototype(bath.basin, width=0.75 if attempt < 3 else 0.6)
+        vanity = prototype("basin", width=0.75 if attempt < 3 else 0.6)
         basin = layout.along_walls(vanity, "basin", prefer="middle", access=0.5, gap=0.004)
-        toilet = layout.along_walls(prototype(bath.toilet), "toilet", access=0.45, gap=0.004)
+        toilet = layout.along_walls(prototype("toilet"), "toilet", access=0.45, gap=0.004)
         if (washing and basin and toilet) or attempt == _ATTEMPTS - 1:
             break
         del layout.pieces[start:], layout.access[accesses:]
     if basin is not None:
         _complete_basin(layout, basin)
     if toilet is not None:
-        holder = prototype(bath.roll_holder)
+        holder = prototype("roll_holder")
         matrix = toilet.matrix @ upright((0.42, -0.28), 0.0)
         if layout.fits(holder, matrix):
             layout.stand_on(holder, "roll_holder", matrix)
-    layout.along_walls(prototype(kitchen.washing_machine), "washing_machine", prefer="corner", access=0.5)
-    layout.along_walls(prototype(bath.laundry_basket), "laundry_basket", prefer="nook", access=0.0, gap=0.03)
-    layout.along_walls(prototype(bath.towel_rail), "towel_rail", access=0.0, gap=0.04)
+    layout.along_walls(prototype("washing_machine"), "washing_machine", prefer="corner", access=0.5)
+    layout.along_walls(prototype("laundry_basket"), "laundry_basket", prefer="nook", access=0.0, gap=0.03)
+    layout.along_walls(prototype("towel_rail"), "towel_rail", access=0.0, gap=0.04)
 
 
 def _place_tub(layout: RoomLayout) -> Piece | None:
     """Place a bath tub along a wall."""
-    return layout.along_walls(prototype(bath.bath_tub), "bath_tub", prefer="corner", access=0.5, gap=0.004)
+    return layout.along_walls(prototype("bath_tub"), "bath_tub", prefer="corner", access=0.5, gap=0.004)
 
 
 def _complete_basin(layout: RoomLayout, basin: Piece) -> None:
     """Place a mirror over the basin, unless a window is there, and a mat before it."""
-    glass = prototype(decor.mirror, width=0.6, height=0.85, middle=1.55, frame="chrome")
+    glass = prototype("mirror", width=0.6, height=0.85, middle=1.55, frame="chrome")
     matrix = basin.matrix @ upright((0, -0.21), 0.0)
     if layout.fits(glass, matrix):
         layout.stand_on(glass, "mirror", matrix)
-    mat = prototype(decor.rug, width=0.7, depth=0.45, finish="towel")
+    mat = prototype("rug", width=0.7, depth=0.45, finish="towel")
     matrix = basin.matrix @ upright((0, 0.55), 0.0)
     if layout.fits(mat, matrix):
         layout.stand_on(mat, "bath_mat", matrix)

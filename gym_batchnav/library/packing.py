@@ -11,7 +11,7 @@ import numpy as np
 
 from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
 from gym_batchnav.navmesh.record import NAVMESH_ARRAYS, NavMeshData
-from gym_batchnav.scene.objects import SceneObject
+from gym_batchnav.scene.categories import SceneObject
 from gym_batchnav.scene.scene import MASK, MIRROR, NEAREST, Materials, Scene
 
 _MESH = ("vertices", "triangles", "triangle_material", "triangle_object")

@@ -28,7 +28,7 @@ from gym_batchnav.homes import ALL_KINDS, generate_scene, undamaged_scene
 from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.library.packing import pack_scene, unpack_scene
 from gym_batchnav.scene.files import SceneNotFoundError
-from gym_batchnav.scene.formats.mjcf_xml import MJCF_PARTS, MJCF_SUFFIX, is_mjcf
+from gym_batchnav.scene.formats.mjcf_document import MJCF_PARTS, MJCF_SUFFIX, is_mjcf
 from gym_batchnav.scene.habitat.dataset import DATASET_ENDING, list_scenes, load_habitat_scene, scene_name
 from gym_batchnav.scene.load import SUFFIXES, check_load_options, load_scene
 from gym_batchnav.scene.scene import Scene

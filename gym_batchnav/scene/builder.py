@@ -8,9 +8,9 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from gym_batchnav.navmesh.mesh import NavMesh
+from gym_batchnav.scene.categories import SceneObject
 from gym_batchnav.scene.files import SceneFiles
 from gym_batchnav.scene.images import DamagedImageError, decode_texture, mask_of, open_image
-from gym_batchnav.scene.objects import SceneObject
 from gym_batchnav.scene.scene import LINEAR, OPAQUE, REPEAT, Materials, Scene
 from gym_batchnav.scene.textures import AUTO, LARGEST_SIDE, Textures
 from gym_batchnav.system.progress import report_stage
@@ -26,6 +26,7 @@ _ELEMENT_BYTES = 50  # while a scene is loaded
 ELEMENTS_PER_BYTE = 1.0
 FREE_PIXELS = 2**29
 PIXELS_PER_BYTE = 8
+_LEAST_WIDTH = 64  # pixels as which a row counts at least, since decoders take time for each row
 FREE_IMAGE_BYTES = 2**31  # of image files, of which several may be the same
 IMAGE_BYTES_PER_BYTE = 8
 _NO_UV = np.zeros(2, np.float32)  # for vertices of parts that have none
@@ -108,7 +109,7 @@ class SceneBuilder:
     def _decode(self, data: bytes, label: str) -> np.ndarray:
         filtered = self._textures.filtered
         image = open_image(data, label, self._textures.size if filtered else LARGEST_SIDE)  # mip levels are filtered
-        self._num_pixels += image.width * image.height
+        self._num_pixels += max(image.width, _LEAST_WIDTH) * image.height
         most = min(MAX_SCENE_PIXELS, FREE_PIXELS + PIXELS_PER_BYTE * self._files.num_bytes)
         if self._num_pixels > most:
             raise ValueError(f"its textures have more than {most:,} pixels in total: scale them down")

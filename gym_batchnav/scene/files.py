@@ -6,13 +6,15 @@ import hashlib
 import os
 import posixpath
 import reprlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote
 
 MAX_FILE_BYTES = 2**32
 MAX_TEXT_BYTES = 2**29  # parsing text takes about ten times its size
 SHARED_SUFFIXES = (".xml", ".obj", ".stl", ".msh", ".png", ".jpg", ".jpeg")  # of files that scenes may share
+_MAX_MESSAGE = 600  # characters; messages may quote the file
 _MIN_STORE_PARTS = 3  # of the path of a folder with shared files, counting the root
 
 
@@ -52,6 +54,23 @@ class SceneNotFoundError(SceneError, FileNotFoundError):
     def __str__(self) -> str:
         """Return the whole message."""
         return f"scene {self.reason}"
+
+
+@contextmanager
+def naming(path: Path, remedy: str) -> Iterator[None]:
+    """Convert errors of the block to a SceneError that names the file, with a remedy for malformed ones."""
+    try:
+        yield
+    except SceneError:
+        raise
+    except OSError as error:
+        raise SceneError(path, f"{error}: put the file there or check the path") from error
+    except MemoryError as error:
+        raise SceneError(path, "there is not enough memory to load it: free some, or simplify it") from error
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError) as error:
+        plain = str(error) if isinstance(error, ValueError) else f"it is malformed ({error!r}): {remedy}"
+        shown = plain if len(plain) <= _MAX_MESSAGE else f"{plain[:_MAX_MESSAGE]}... (the file is damaged)"
+        raise SceneError(path, shown) from error
 
 
 class SceneFiles:

@@ -7,13 +7,15 @@ import io
 import numpy as np
 from PIL import Image
 
-from gym_batchnav.scene.formats.ktx2 import BASISU, KTX2_MAGIC, NO_KTX2, Ktx2Image
+from gym_batchnav.scene.formats.gltf_codecs import BASISU, KTX2_MAGIC, NO_KTX2, Ktx2Image
 
 MAX_IMAGE_PIXELS = 64 * 2**20
 # Pillow keeps a pointer per row, so a picture one pixel wide takes more than its pixels. JPEG has the same limit.
 MAX_IMAGE_SIDE = 2**16
-MAX_COSTLY_PIXELS = 2**25  # for WebP and AVIF, whose decoders keep several copies, and for modes to be converted
-MAX_SCANS = 32  # per progressive JPEG; each scan covers all pixels, and encoders make about ten
+# For WebP and AVIF, whose decoders keep several copies, for modes to be converted, and for JPEGs of many scans.
+MAX_COSTLY_PIXELS = 2**25
+MAX_SCANS = 32  # per progressive JPEG, each of which covers all pixels
+USUAL_SCANS = 12  # more than encoders make
 MAX_TEXTURE_SIDE = 2048
 _COSTLY_MODES = ("I", "F", "CMYK", "YCbCr", "LAB", "HSV")
 _COSTLY_FORMATS = ("WEBP", "AVIF")
@@ -51,9 +53,10 @@ def open_image(
         raise
     except Exception as error:  # Pillow's decoders raise errors of any kind for damaged files
         raise DamagedImageError(f"image {label} cannot be read ({error}): re-export it as PNG or JPEG") from error
-    costly = image.format in _COSTLY_FORMATS or image.mode.split(";")[0] in _COSTLY_MODES
+    scans = data.count(_JPEG_SCAN) if image.format == "JPEG" else 0
+    costly = image.format in _COSTLY_FORMATS or image.mode.split(";")[0] in _COSTLY_MODES or scans > USUAL_SCANS
     _check_size(image.width, image.height, MAX_COSTLY_PIXELS if costly else MAX_IMAGE_PIXELS, label)
-    if image.format == "JPEG" and data.count(_JPEG_SCAN) > MAX_SCANS:
+    if scans > MAX_SCANS:
         raise ValueError(f"image {label} has more than {MAX_SCANS} scans: save it as a JPEG that is not progressive")
     return image
 

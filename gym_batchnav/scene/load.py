@@ -10,14 +10,14 @@ import numpy as np
 
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.scene.builder import SceneBuilder
-from gym_batchnav.scene.files import MAX_FILE_BYTES, MAX_TEXT_BYTES, SceneError, SceneFiles, SceneNotFoundError
+from gym_batchnav.scene.files import MAX_FILE_BYTES, MAX_TEXT_BYTES, SceneError, SceneFiles, SceneNotFoundError, naming
 from gym_batchnav.scene.formats.gltf import read_gltf
 from gym_batchnav.scene.formats.mjcf import model_files, read_mjcf
-from gym_batchnav.scene.formats.mjcf_xml import MAX_XML_BYTES, MJCF_SUFFIX
+from gym_batchnav.scene.formats.mjcf_document import MAX_XML_BYTES, MJCF_SUFFIX
 from gym_batchnav.scene.formats.obj import read_obj
 from gym_batchnav.scene.formats.via_trimesh import read_with_trimesh
 from gym_batchnav.scene.frame import Z_UP, Frame, place
-from gym_batchnav.scene.habitat.stage import read_stage_config
+from gym_batchnav.scene.habitat.config import read_stage_config
 from gym_batchnav.scene.json_values import MAX_GLTF_JSON_BYTES
 from gym_batchnav.scene.scene import Scene
 from gym_batchnav.scene.semantics.annotate import annotate, semantics_beside
@@ -36,7 +36,6 @@ _MAX_BYTES = {
     ".off": MAX_TEXT_BYTES,
     MJCF_SUFFIX: MAX_XML_BYTES,
 }
-_MAX_MESSAGE = 600  # characters; messages may quote the file
 _MARGIN = 1.0  # metres by which a scene's own navmesh or annotated mesh may exceed its bounds
 
 
@@ -121,7 +120,7 @@ def load_scene(
         raise SceneNotFoundError(path)
     files = model_files(path) if suffix == MJCF_SUFFIX else SceneFiles(path)
     report_stage(f"{path.name}: reading")
-    try:
+    with naming(path, "re-export it"):
         if not files.main(_MAX_BYTES.get(suffix, MAX_FILE_BYTES)):
             raise ValueError("it is empty: copy or download it again")
         builder = SceneBuilder(files, texture_size)
@@ -132,14 +131,6 @@ def load_scene(
             )
             report_stage(f"{path.name}: simplifying")
             loaded = simplify_scene(with_source(loaded, again), max_triangles)
-    except OSError as error:
-        raise SceneError(path, f"{error}: put the file there or check the path") from error
-    except MemoryError as error:
-        raise SceneError(path, "there is not enough memory to load it: free some, or simplify it") from error
-    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError) as error:
-        plain = str(error) if isinstance(error, ValueError) else f"it is malformed ({error!r}): re-export it"
-        shown = plain if len(plain) <= _MAX_MESSAGE else f"{plain[:_MAX_MESSAGE]}... (the file is damaged)"
-        raise SceneError(path, shown) from error
     for sentence in files.to_warn:
         warnings.warn(f"scene '{path}': {sentence}", stacklevel=2)
     return loaded

@@ -6,17 +6,17 @@ import json
 import struct
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from gym_batchnav.scene.categories import GENERATOR, SceneObject
 from gym_batchnav.scene.files import SceneError
-from gym_batchnav.scene.formats.glb import CHUNK_BIN, CHUNK_JSON, GLB_MAGIC
+from gym_batchnav.scene.formats.gltf_codecs import CHUNK_BIN, CHUNK_JSON, GLB_MAGIC
 from gym_batchnav.scene.formats.gltf_document import FILTER, WRAP
 from gym_batchnav.scene.images import encode_texture
-from gym_batchnav.scene.objects import GENERATOR, SceneObject
 from gym_batchnav.scene.scene import LINEAR, MASK, REPEAT, Scene
 from gym_batchnav.system.storage import write_atomically
 
@@ -78,28 +78,12 @@ class _ObjectCorners:
     materials: np.ndarray  # [T] int32, ascending
 
 
-@dataclass(slots=True)
-class _Stream:
-    """One bufferView that many accessors share."""
-
-    view: dict[str, int]
-    data: bytearray = field(default_factory=bytearray)
-
-
 class _Writer:
     """The JSON and the binary data of one GLB file."""
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
-        self._streams = {
-            "POSITION": _Stream({"byteStride": 12, "target": _ARRAY_BUFFER}),
-            "TEXCOORD_0": _Stream({"byteStride": 8, "target": _ARRAY_BUFFER}),
-            "COLOR_0": _Stream({"byteStride": 4, "target": _ARRAY_BUFFER}),
-            "indices16": _Stream({"target": _ELEMENT_BUFFER}),
-            "indices32": _Stream({"target": _ELEMENT_BUFFER}),
-        }
-        self._view_of = {kind: number for number, kind in enumerate(self._streams)}
-        self._images: list[bytes] = []
+        self._binary = bytearray()
         self._image_rows: dict[int, int] = {}
         self._material_rows: dict[int, int] = {}
         self._json: dict[str, list[Any]] = {
@@ -110,7 +94,7 @@ class _Writer:
     def glb(self) -> bytes:
         """Return the bytes of the file."""
         self._add_objects()
-        binary = self._layout_buffers()
+        binary = bytes(self._binary)
         document: dict[str, Any] = {
             "asset": {"version": "2.0", "generator": GENERATOR},
             "scene": 0,
@@ -188,27 +172,31 @@ class _Writer:
         positions = positions[kept]
         attributes = attributes[kept]
         bounds = {"min": _short(positions.min(axis=0)), "max": _short(positions.max(axis=0))}
-        found = {"POSITION": self._accessor("POSITION", positions, _FLOAT, "VEC3", bounds)}
+        found = {"POSITION": self._accessor(positions, _FLOAT, "VEC3", **bounds)}
         if self._scene.materials.texture[material] >= 0 and self._scene.uvs is not None:
-            found["TEXCOORD_0"] = self._accessor("TEXCOORD_0", attributes[:, :8].copy().view("<f4"), _FLOAT, "VEC2", {})
+            found["TEXCOORD_0"] = self._accessor(attributes[:, :8].copy().view("<f4"), _FLOAT, "VEC2")
         colors = attributes[:, 8:]
         if (colors != 255).any():
-            found["COLOR_0"] = self._accessor("COLOR_0", colors, _UINT8, "VEC4", {"normalized": True})
+            found["COLOR_0"] = self._accessor(colors, _UINT8, "VEC4", normalized=True)
         if len(kept) < 65536:  # index 65,535 is reserved: it restarts primitives
-            corner_row = self._accessor("indices16", indices.astype("<u2"), _UINT16, "SCALAR", {})
+            corner_row = self._accessor(indices.astype("<u2"), _UINT16, "SCALAR")
         else:
-            corner_row = self._accessor("indices32", indices.astype("<u4"), _UINT32, "SCALAR", {})
+            corner_row = self._accessor(indices.astype("<u4"), _UINT32, "SCALAR")
         return {"attributes": found, "indices": corner_row, "material": self._material(material)}
 
-    def _accessor(self, kind: str, values: np.ndarray, component: int, shape: str, extra: Mapping[str, Any]) -> int:
-        """Append values to the stream of their kind and return the number of their accessor."""
-        data = self._streams[kind].data
-        accessor = {"bufferView": self._view_of[kind], "componentType": component, "count": len(values), "type": shape}
-        if data:
-            accessor["byteOffset"] = len(data)
-        data += values.tobytes()
-        self._json["accessors"].append({**accessor, **extra})
+    def _accessor(self, values: np.ndarray, component: int, shape: str, **more: Any) -> int:
+        """Add values to the binary data and return the number of their accessor."""
+        view = self._view(values.tobytes(), target=_ELEMENT_BUFFER if shape == "SCALAR" else _ARRAY_BUFFER)
+        accessor = {"bufferView": view, "componentType": component, "count": len(values), "type": shape, **more}
+        self._json["accessors"].append(accessor)
         return len(self._json["accessors"]) - 1
+
+    def _view(self, data: bytes, **more: int) -> int:
+        """Add bytes to the binary data and return the number of their bufferView."""
+        view = {"buffer": 0, "byteOffset": len(self._binary), "byteLength": len(data), **more}
+        self._binary += data + b"\0" * (-len(data) % 4)
+        self._json["bufferViews"].append(view)
+        return len(self._json["bufferViews"]) - 1
 
     def _material(self, row: int) -> int:
         if row not in self._material_rows:
@@ -235,9 +223,8 @@ class _Writer:
                 data, kind = encode_texture(self._scene.textures[image], _JPEG_QUALITY)
             except ValueError as error:
                 raise SceneError(self._scene.name, f"texture {image}: {error}") from error
-            self._images.append(data)
-            self._json["images"].append({"bufferView": len(self._streams) + len(self._images) - 1, "mimeType": kind})
-            self._image_rows[image] = len(self._images) - 1
+            self._image_rows[image] = len(self._json["images"])
+            self._json["images"].append({"bufferView": self._view(data), "mimeType": kind})
         wrap_u, wrap_v = self._scene.materials.wrap[row].tolist()
         filtered = int(self._scene.materials.filter[row])
         texture = {"source": self._image_rows[image]}
@@ -247,20 +234,6 @@ class _Writer:
                 sampler["magFilter"] = _FILTER_CODE[filtered]
             texture["sampler"] = _number_of(self._json["samplers"], sampler)
         return _number_of(self._json["textures"], texture)
-
-    def _layout_buffers(self) -> bytes:
-        """Join all binary data in one buffer and list its bufferViews; empty streams have none."""
-        binary = bytearray()
-        filled = {row: kind for row, kind in enumerate(self._streams) if self._streams[kind].data}
-        moved = {row: number for number, row in enumerate(filled)}
-        moved |= {len(self._streams) + row: len(moved) + row for row in range(len(self._images))}
-        blocks = [(self._streams[kind].view, bytes(self._streams[kind].data)) for kind in filled.values()]
-        for view, data in [*blocks, *(({}, image) for image in self._images)]:
-            self._json["bufferViews"].append({"buffer": 0, "byteOffset": len(binary), "byteLength": len(data), **view})
-            binary += data + b"\0" * (-len(data) % 4)
-        for item in [*self._json["accessors"], *self._json["images"]]:
-            item["bufferView"] = moved[item["bufferView"]]
-        return bytes(binary)
 
 
 def _named(one: SceneObject) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gym_batchnav.navmesh.mesh import NavMesh
-from gym_batchnav.scene.objects import SceneObject
+from gym_batchnav.scene.categories import SceneObject
 from gym_batchnav.system.wording import counted
 
 OPAQUE = 0

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import trimesh
 
+from gym_batchnav.scene.categories import SceneObject
 from gym_batchnav.scene.color import linear_colors
-from gym_batchnav.scene.objects import SceneObject
 from gym_batchnav.scene.scene import LINEAR, OPAQUE, REPEAT, Materials, Scene
 from gym_batchnav.worlds.api import NUM_VARIANTS, SHAPES
 from gym_batchnav.worlds.doors import DISC_RADIUS, LEAF

@@ -29,8 +29,8 @@ from gym_batchnav.library.prepare import NavigationPreparer
 from gym_batchnav.library.sources import assets_dir, scene_sources
 from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
 from gym_batchnav.render.api import make_renderer
-from gym_batchnav.scene.habitat.attributes import asset_frame
-from gym_batchnav.scene.objects import SceneObject
+from gym_batchnav.scene.categories import SceneObject
+from gym_batchnav.scene.habitat.config import asset_frame
 from gym_batchnav.scene.save import save_glb
 from gym_batchnav.viz.facts import describe_scene, scene_in_words
 from gym_batchnav.viz.overviews import best_viewpoints

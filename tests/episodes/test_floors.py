@@ -13,7 +13,7 @@ from gym_batchnav.episodes.floors import floor_islands
 from gym_batchnav.episodes.samplers import ObjectEpisodes, PointEpisodes, TourEpisodes, with_floors
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.navmesh.mesh import NavMesh
-from gym_batchnav.scene.objects import SceneObject
+from gym_batchnav.scene.categories import SceneObject
 
 HOUSE = scene_of("house", box((-0.5, -0.3, -0.5), (8.5, 3.0, 8.5)), box((0, 0, 0), (8, 2.6, 8), inward=True))
 """A closed room whose flat roof is larger than its floor."""

@@ -15,7 +15,7 @@ from gym_batchnav.episodes.objects import (
 )
 from gym_batchnav.episodes.samplers import ObjectEpisodes, sampler_from_json, sampler_to_json
 from gym_batchnav.navmesh.mesh import NavMesh
-from gym_batchnav.scene.objects import SceneObject
+from gym_batchnav.scene.categories import SceneObject
 from gym_batchnav.task.objectnav import ObjectNav
 
 

@@ -14,10 +14,10 @@ from hypothesis.extra.numpy import arrays
 from rooms import names_of
 
 from gym_batchnav.homes import generate_apartment, shapes
-from gym_batchnav.homes.build import Builder, Detail, transform
+from gym_batchnav.homes.build import Builder, Detail
 from gym_batchnav.homes.finishes import choose_finishes
-from gym_batchnav.homes.furniture.decor import fill_shelf
 from gym_batchnav.homes.layout import flood
+from gym_batchnav.homes.pieces import fill_shelf
 from gym_batchnav.homes.plan import make_plan
 from gym_batchnav.homes.shell import build_shell, num_cells
 from gym_batchnav.scene.scene import Scene
@@ -43,13 +43,6 @@ def corners(scene: Scene) -> np.ndarray:
     return scene.vertices[scene.triangles]
 
 
-def all_arrays(scene: Scene) -> list[np.ndarray]:
-    assert scene.uvs is not None and scene.colors is not None
-    materials = [getattr(scene.materials, field) for field in ("base_color", "texture", "alpha_mode", "wrap", "filter")]
-    arrays = [scene.vertices, scene.triangles, scene.triangle_material, scene.triangle_object, scene.uvs, scene.colors]
-    return [*arrays, *materials, *scene.textures]
-
-
 def instances(scene: Scene) -> dict[int, tuple[str, np.ndarray]]:
     found = scene.metadata["instances"]
     assert isinstance(found, dict)
@@ -71,36 +64,6 @@ def trace(scene: Scene, origins: np.ndarray, directions: np.ndarray) -> np.ndarr
     TriangleMesh(tree, corners(scene).astype(np.float32))
     hit = tree.run(origins.astype(np.float32), directions.astype(np.float32), query="DISTANCE")
     return np.where(hit > 1e30, np.inf, hit)
-
-
-def walkable_grid(scene: Scene, radius: float, cell: float = 0.05) -> tuple[np.ndarray, np.ndarray]:
-    """Free cells [Z, X] for an upright disc 1.5 m tall, found by looking down, and the grid's lowest corner [2]."""
-    low, high = scene.bounds[:, [0, 2]].astype(np.float64)
-    x, z = np.meshgrid(*(np.arange(low[k] + cell / 2, high[k], cell) for k in (0, 1)))
-    origins = np.stack([x, np.full_like(x, 1.5), z], axis=-1).reshape(-1, 3)
-    floor = trace(scene, origins, np.tile([0.0, -1.0, 0.0], (len(origins), 1))).reshape(x.shape)
-    taken = ~(np.abs(floor - 1.5) < 0.2)
-    free = ~taken
-    reach = int(radius / cell)
-    for dz in range(-reach, reach + 1):
-        for dx in range(-reach, reach + 1):
-            if np.hypot(dx, dz) * cell <= radius:
-                free &= ~np.roll(taken, (dz, dx), axis=(0, 1))
-    return free, low
-
-
-def test_same_seed_gives_same_bytes() -> None:
-    first = generate_apartment(3, triangles=8_000)
-    second = generate_apartment(3, triangles=8_000)
-    assert all(a.tobytes() == b.tobytes() for a, b in zip(all_arrays(first), all_arrays(second), strict=True))
-    assert first.objects == second.objects
-    assert instances(first).keys() == instances(second).keys()
-
-
-@pytest.mark.slow
-def test_seeds_and_options_differ() -> None:
-    scenes = [apartment(0), apartment(1), apartment(0, area=45.0), apartment(0, triangles=10_000)]
-    assert len({scene.vertices.tobytes() for scene in scenes}) == 4
 
 
 @pytest.mark.parametrize("triangles", [5_000, 10_000, 25_000, 40_000, 200_000])
@@ -195,42 +158,14 @@ def test_doors_are_open_and_of_the_right_size(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_every_room_can_be_walked(seed: int) -> None:
-    scene = apartment(seed)
-    free, origin = walkable_grid(scene, radius=0.1)
-    inside = np.zeros_like(free)
-    for room in rooms_of(scene):
-        x0, z0, x1, z1 = ((np.array(room["bounds"]) - np.tile(origin, 2)) / 0.05).astype(int)
-        inside[z0:z1, x0:x1] = True
-    doors = scene.metadata["doors"]
-    assert isinstance(doors, list)
-    x, z = ((np.array(doors[0]["center"]) - origin) / 0.05).astype(int)
-    reached = flood(free, (int(z), int(x)))
-    for room in rooms_of(scene):
-        x0, z0, x1, z1 = ((np.array(room["bounds"]) - np.tile(origin, 2)) / 0.05).astype(int)
-        area = reached[z0:z1, x0:x1].sum() * 0.05**2
-        assert area > 0.9, f"{area:.2f} m2 of the {room['name']} can be reached"
-    stranded = (free & inside & ~reached).sum() * 0.05**2
-    assert stranded < 3.0
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_furniture_stands_inside_its_room_and_apart(seed: int) -> None:
+def test_furniture_stands_apart(seed: int) -> None:
     scene = apartment(seed)
     boxes = []
     triangles = corners(scene)
     for identity in instances(scene):
         points = triangles[scene.triangle_object == identity].reshape(-1, 3)
         boxes.append((scene.objects[identity - 1].name, points.min(axis=0), points.max(axis=0)))
-    for name, low, high in boxes:
-        assert low[1] > -0.01, f"{name} is sunk into the floor"
-        if name.startswith("closed_door"):
-            continue
-        homes = [r["bounds"] for r in rooms_of(scene)]
-        assert any(
-            low[0] > h[0] - 0.005 and low[2] > h[1] - 0.005 and high[0] < h[2] + 0.005 and high[2] < h[3] + 0.005
-            for h in homes
-        ), f"{name} leaves its room"
+        assert boxes[-1][1][1] > -0.01, f"{boxes[-1][0]} is sunk into the floor"
     solid = [box for box in boxes if not box[0].startswith(ATTACHED)]
     for i, (name, low, high) in enumerate(solid):
         for other, other_low, other_high in solid[:i]:
@@ -348,15 +283,3 @@ def test_solids_are_closed_and_face_outwards(shape: shapes.Shape) -> None:
     triangles = welded.ravel()[shape.triangles]
     edges = Counter(map(tuple, np.concatenate([triangles[:, [0, 1]], triangles[:, [1, 2]], triangles[:, [2, 0]]])))
     assert all(edges[b, a] == count for (a, b), count in edges.items())
-
-
-def test_sizes_and_volumes_of_solids() -> None:
-    assert np.ptp(shapes.box((1, 2, 3), 0.2).vertices, axis=0) == pytest.approx([1, 2, 3])
-    cylinder = shapes.lathe([(0, 0), (0.5, 0), (0.5, 2), (0, 2)], 200)
-    a, b, c = cylinder.vertices[cylinder.triangles].transpose(1, 0, 2)
-    assert (a * np.cross(b, c)).sum() / 6 == pytest.approx(np.pi / 2, rel=1e-3)
-
-
-def test_transform_turns_the_front() -> None:
-    front = transform((1, 0, 2), yaw=np.pi / 2) @ np.array([0, 0, 1, 1])
-    np.testing.assert_allclose(front, [2, 0, 2, 1], atol=1e-12)

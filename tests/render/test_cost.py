@@ -11,7 +11,7 @@ from gym_batchnav.render.api import make_renderer
 from gym_batchnav.render.cost import resident_cost
 from gym_batchnav.render.opengl.prepare import TexturePreparer, prepare_mesh
 from gym_batchnav.scene import textures
-from gym_batchnav.scene.formats.gltf_counts import count_gltf
+from gym_batchnav.scene.formats.gltf_document import count_gltf
 from gym_batchnav.scene.load import load_scene
 
 

@@ -1,4 +1,4 @@
-"""Names and numbers of categories."""
+"""Objects of scenes: their boxes, and the names and numbers of their categories."""
 
 from __future__ import annotations
 
@@ -7,10 +7,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from furnished import furnished
+from rooms import box, named, scene_of
 
-from gym_batchnav.scene.categories import MPCAT40, SemanticIds, number_of
-from gym_batchnav.scene.objects import SceneObject
-from gym_batchnav.scene.synonyms import SEMANTIC_CLASSES, common_name
+from gym_batchnav.library.packing import pack_scene, unpack_scene
+from gym_batchnav.scene.categories import (
+    MPCAT40,
+    SEMANTIC_CLASSES,
+    SceneObject,
+    SemanticIds,
+    category_in_extras,
+    common_name,
+    number_of,
+)
+from gym_batchnav.scene.load import load_scene
+from gym_batchnav.scene.save import save_glb
 
 
 def test_datasets_call_one_thing_by_several_names():
@@ -52,3 +62,71 @@ def test_unknown_categories_have_no_number():
 def test_other_ids_are_refused(value):
     with pytest.raises(ValueError, match="semantic_ids="):
         SemanticIds.of(value)
+
+
+def test_boxes_are_those_of_the_triangles():
+    ends = [((0, 0, 0), (1, 2, 3)), ((-4, 1, 0), (-3, 2, 5))]
+    scene = scene_of("two", *(box(*one) for one in ends))
+    np.testing.assert_array_equal(scene.object_boxes, np.array(ends, np.float32))
+
+
+def test_an_object_without_triangles_has_no_box():
+    scene = scene_of("two", box((0, 0, 0), (1, 1, 1)), box((2, 0, 0), (3, 1, 1)))
+    hidden = replace(scene, objects=named("a", "b", "c"), triangle_object=scene.triangle_object * (2 - 1) * 2 - 1)
+    boxes = hidden.object_boxes  # ids 1 and 3
+    assert np.isnan(boxes[1]).all() and boxes[2].tolist() == [[2, 0, 0], [3, 1, 1]]
+    nothing = replace(scene, triangle_object=np.zeros(len(scene.triangles), np.int32))
+    assert np.isnan(nothing.object_boxes).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "category"),
+    [
+        ("wall_clock_3", "wall_clock"),
+        ("Wall_Clock", "wall_clock"),
+        ("ceiling_fan", "ceiling_fan"),
+        ("books_2", "books"),
+        ("Hood", "hood"),
+        ("Office_Chair_7", "office_chair"),
+        ("Chair.012", "chair"),
+    ],
+)
+def test_a_name_suggests_a_category_whatever_its_case(name, category):
+    assert SceneObject.named(name).category == category
+
+
+def test_objects_of_generated_homes_have_their_class_also_when_saved_and_those_of_users_their_own(tmp_path):
+    scene = scene_of("two", box((0, 0, 0), (1, 1, 1)), box((2, 0, 0), (3, 1, 1)), box((4, 0, 0), (5, 1, 1)))
+    own = SceneObject.generated("books_1"), SceneObject.generated("wall_kitchen_2")
+    assert [one.category for one in own] == ["clutter", "wall"]
+    scene = replace(scene, objects=(*own, SceneObject.named("books_2")))
+    save_glb(scene, tmp_path / "home.glb")
+    assert [one.category for one in load_scene(tmp_path / "home.glb").objects] == ["clutter", "wall", "books"]
+
+
+def test_an_object_keeps_the_category_that_its_file_states():
+    assert SceneObject.named("Chair.012") == SceneObject("Chair.012", "chair")
+    assert SceneObject.named("Chair.012", " Throne ") == SceneObject("Chair.012", "throne")
+
+
+@pytest.mark.parametrize(
+    ("extras", "category"),
+    [
+        ({"category": "Sofa"}, "Sofa"),
+        ({"semantic": "lamp", "class": "light"}, "lamp"),
+        ({"category": 7, "class": "bed"}, "bed"),
+        ({"category": " "}, ""),
+        ("sofa", ""),
+        (None, ""),
+    ],
+)
+def test_extras_state_a_category(extras, category):
+    assert category_in_extras({"extras": extras}) == category
+
+
+def test_categories_survive_saving_and_packing(tmp_path):
+    scene = scene_of("two", box((0, 0, 0), (1, 1, 1)), box((2, 0, 0), (3, 1, 1)))
+    scene = replace(scene, objects=(SceneObject("Cube", "fridge"), SceneObject("bed_2", "bed")))
+    save_glb(scene, tmp_path / "two.glb")
+    assert load_scene(tmp_path / "two.glb").objects == scene.objects
+    assert unpack_scene(pack_scene(scene)).objects == scene.objects

@@ -16,11 +16,11 @@ from gym_batchnav.library.sources import scene_sources
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.scene import json_values
 from gym_batchnav.scene.builder import Placed, compose
+from gym_batchnav.scene.categories import SceneObject
 from gym_batchnav.scene.files import SceneError
 from gym_batchnav.scene.habitat import dataset as habitat
-from gym_batchnav.scene.habitat.attributes import asset_frame, rotation_of
+from gym_batchnav.scene.habitat.config import rotation_of
 from gym_batchnav.scene.habitat.dataset import list_scenes, load_habitat_scene
-from gym_batchnav.scene.objects import SceneObject
 from gym_batchnav.scene.save import save_glb
 
 DATASET = {
@@ -83,17 +83,6 @@ def test_a_stage_is_turned_and_scaled_as_its_configuration_says(folder):
     assert stage.objects == box_room().objects
 
 
-def test_up_and_scale_of_any_kind_are_composed():
-    rotation, factors = asset_frame({"up": [1, 0, 0], "front": [0, 0, 1], "scale": [2, 3, 4], "units_to_meters": 0.1})
-    assert np.allclose(rotation @ [1, 0, 0], [0, 1, 0]) and np.allclose(rotation @ [0, 0, 1], [0, 0, -1])
-    assert np.linalg.det(rotation) == pytest.approx(1)
-    assert np.allclose(factors, [0.2, 0.3, 0.4])  # along the axes after the rotation, as in habitat-sim
-    turned, factors = asset_frame({"up": [0, 0.6, 0.8], "front": [0, 0.8, -0.6], "scale": [2, 3, 4]})
-    assert np.allclose(turned @ [0, 0.6, 0.8], [0, 1, 0]) and np.allclose(factors, [2, 3, 4])
-    with pytest.raises(ValueError, match="its scale is not positive"):
-        asset_frame({"scale": [-1, 1, 1]})
-
-
 def test_a_stage_of_any_frame_is_loaded(folder):
     room = box_room()
     x, y, z = room.vertices.T
@@ -149,15 +138,6 @@ def test_too_many_objects_are_refused_before_any_is_looked_at(folder, monkeypatc
     write_instance(folder, {"template_name": "crate"})
     with pytest.raises(SceneError, match="object_instances is not a JSON list"):
         load(folder)
-
-
-def test_a_template_is_looked_up_once_however_many_rows_name_it(folder, monkeypatch):
-    asked = []
-    look_up = habitat._template_of
-    monkeypatch.setattr(habitat, "_template_of", lambda *given: asked.append(given[2]) or look_up(*given))
-    write_instance(folder, [{"template_name": name} for name in ("crate", "objects/crate", "crate", "crate")])
-    assert len(crates_of(load(folder))) == 4
-    assert sorted(asked) == ["crate", "objects/crate", "stages/room"]
 
 
 def test_a_quaternion_turns_about_its_axis():

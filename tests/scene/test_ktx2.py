@@ -8,7 +8,7 @@ import pytest
 from compressed import KTX2_FILES, QUARTERS, ktx2_file, ktx2_square
 from glb import four_colors
 
-from gym_batchnav.scene.formats.gltf_counts import count_gltf
+from gym_batchnav.scene.formats.gltf_document import count_gltf
 from gym_batchnav.scene.images import DamagedImageError, decode_texture, open_image
 from gym_batchnav.scene.load import SceneError, load_scene
 

@@ -20,11 +20,10 @@ from gym_batchnav.library.sources import scene_sources
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.scene import builder as assemble
 from gym_batchnav.scene import images, json_values
-from gym_batchnav.scene.formats import draco as read_draco
 from gym_batchnav.scene.formats import gltf as read_gltf
-from gym_batchnav.scene.formats import gltf_counts
+from gym_batchnav.scene.formats import gltf_codecs as read_draco
 from gym_batchnav.scene.formats import gltf_document as gltf
-from gym_batchnav.scene.formats.gltf_counts import count_gltf
+from gym_batchnav.scene.formats.gltf_document import count_gltf
 from gym_batchnav.scene.load import SceneError, SceneNotFoundError, load_scene
 from gym_batchnav.scene.scene import CLAMP, LINEAR, MASK, MIRROR, NEAREST, OPAQUE, REPEAT
 
@@ -552,8 +551,6 @@ def test_pictures_that_take_long_or_much_to_decode_are_refused(monkeypatch):
         ("a.fbx", b"Kaydara", "'.fbx' are not supported"),
         ("a.obj", b"hello, world", "no triangles"),
         ("a.obj", b"v 0 0\nf 1 1 1\n", "line 1 is .v 0 0.: it has too few coordinates"),
-        ("a.obj", b"v 0 0 0\nf 1 2 3\n", "not defined before it"),
-        ("a.obj", b"v 0 0 zero\n", "line 1 is 'v 0 0 zero'"),
         ("a.obj", b"mtllib ../../a.mtl\nv 0 0 0\nf 1 1 1\n", "not inside its folder"),
         ("a.ply", b"ply\nhello", "header has no end"),
         (
@@ -599,10 +596,6 @@ def test_a_value_from_a_file_does_not_flood_the_message(tmp_path):
     glb.json["accessors"][0]["count"] = "x" * 10**6
     with pytest.raises(SceneError) as error:
         glb.load(tmp_path)
-    assert len(str(error.value)) < 1000
-    (tmp_path / "o.obj").write_text("v 0 0 " + "x" * 10**6)
-    with pytest.raises(SceneError) as error:
-        load_scene(tmp_path / "o.obj")
     assert len(str(error.value)) < 1000
 
 
@@ -665,7 +658,7 @@ def test_a_mesh_is_counted_once_however_many_nodes_place_it(tmp_path, monkeypatc
     counts = count_gltf(path)
     assert (counts.num_triangles, counts.num_vertices) == (3000, 6000)
     assert looked_up.count("accessors") == 6
-    monkeypatch.setattr(gltf_counts, "MAX_PARTS", 2)
+    monkeypatch.setattr(gltf, "MAX_PARTS", 2)
     with pytest.raises(ValueError, match="parts: join some of its meshes"):
         count_gltf(path)
 

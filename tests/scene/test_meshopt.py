@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gym_batchnav.scene.formats import gltf_document
-from gym_batchnav.scene.formats.meshopt import decode_meshopt, meshopt_size
+from gym_batchnav.scene.formats.gltf_codecs import decode_meshopt, meshopt_size
 from gym_batchnav.scene.load import SceneError
 
 # Of the same encoder: what encodeFilterExp, encodeFilterOct, encodeFilterQuat and encodeFilterColor made of VALUES.

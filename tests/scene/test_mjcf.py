@@ -85,6 +85,13 @@ def test_many_height_fields_are_refused_before_their_triangles_are_made(tmp_path
         load_scene(write(tmp_path, model(world, field)))
 
 
+def test_a_model_that_expands_to_too_much_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("gym_batchnav.scene.formats.mjcf_compile.MAX_ANSWER_MIB", 2)
+    texture = '<texture name="t" type="2d" builtin="flat" width="1024" height="1024"/>'
+    with pytest.raises(ValueError, match="its meshes and textures have 3 MiB, the limit is 2"):
+        load_scene(write(tmp_path, model('<geom type="box" size="1 1 1"/>', texture)))
+
+
 def test_nested_bodies_turn_by_quaternions_and_by_angles_of_the_stated_unit_and_order(tmp_path):
     point = '<geom name="g" type="box" size=".001 .002 .003" pos="1 0 0"/>'
     half = np.sqrt(0.5)

@@ -1,7 +1,6 @@
 """Files of MuJoCo models: where they may lie, what they may hold, and homes that one can walk in."""
 
 import json
-import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -176,36 +175,21 @@ HOSTILE = {
     ),
     "a huge procedural texture": (
         model(BOX, '<texture name="t" type="2d" builtin="flat" width="100000" height="100000"/>'),
-        "more than 67,108,864 pixels",
-    ),
-    "a huge procedural cube": (
-        model(BOX, '<texture name="t" builtin="flat" width="20000" height="1"/>'),
-        "more than 67,108,864 pixels",
-    ),
-    "a huge height field": (
-        model(BOX, '<hfield name="h" nrow="100000" ncol="100000" size="1 1 1 1"/>'),
-        "10,000,000,000 cells",
+        "MuJoCo cannot compile it .*memory",
     ),
     "a fine builtin mesh": (model(MESH, '<mesh name="m" builtin="sphere" params="1000000"/>'), "parameter above 100"),
     "no number": (model('<geom size="a"/>'), "MuJoCo cannot compile it"),
     "an unknown material": (model('<geom size="1" material="x"/>'), "MuJoCo cannot compile it .*material"),
     "a missing mesh": (model(MESH, '<mesh name="m" file="no.obj"/>'), "'no.obj', which does not exist"),
     "a strange mesh": (model(MESH, '<mesh name="m" file="no.fbx"/>'), "'.fbx': save it as OBJ"),
-    "a short msh": (model(MESH, '<mesh name="m" file="short.msh"/>'), "does not have the size that it declares"),
-    "a short height field": (
-        model(BOX, '<hfield name="h" file="short.bin" size="1 1 1 1"/>'),
-        "does not have the size",
-    ),
-    "not a number": (model('<geom type="box" size="nan 1 1"/>'), "MuJoCo cannot compile it|not finite|no triangles"),
 }
 
 
 @pytest.mark.parametrize("case", HOSTILE)
 def test_hostile_models_are_refused_with_the_reason(tmp_path, case):
     xml, reason = HOSTILE[case]
-    header = struct.pack("<4i", 1000, 0, 0, 0)
     with pytest.raises(SceneError, match=reason):
-        load_scene(write(tmp_path, xml, short__msh=header, short__bin=header))
+        load_scene(write(tmp_path, xml))
 
 
 def test_a_model_attaches_its_own_bodies_and_models_that_name_themselves(tmp_path):

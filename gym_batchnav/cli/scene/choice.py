@@ -80,7 +80,7 @@ def with_frame(source: SceneSource, cache: DiskCache, up: str | None, scale: flo
 def stage_config_hint(scene: Scene) -> str:
     """Return a sentence that explains how to make environments read the file with the same up and scale."""
     from gym_batchnav.scene.files import SceneFiles
-    from gym_batchnav.scene.habitat.stage import read_stage_config
+    from gym_batchnav.scene.habitat.config import read_stage_config
 
     path = Path(str(scene.metadata["path"]))
     up = str(scene.metadata["up"])

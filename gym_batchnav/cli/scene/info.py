@@ -118,7 +118,7 @@ def info(
 def _tell_cost(source: SceneSource, texture_size: str, num_resident: int) -> None:
     """Print on standard error what a large glTF file will cost, before it is read; nothing for other scenes."""
     from gym_batchnav.render.cost import resident_cost
-    from gym_batchnav.scene.formats.gltf_counts import count_gltf
+    from gym_batchnav.scene.formats.gltf_document import count_gltf
     from gym_batchnav.viz.facts import cost_in_words
 
     path = Path(str((source.recipe or {}).get("path", "")))

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from gym_batchnav.homes.layout import Piece, Prototype, RoomLayout, flood, upright
-from gym_batchnav.homes.style import prototype
-from gym_batchnav.homes.walls import door_leaf
+from gym_batchnav.homes.pieces import prototype
 
 _CELL = 0.15  # metres, of the check that all of the floor can be reached
 _HALF_PATH = 0.32  # metres, half the width of paths
@@ -93,7 +92,7 @@ def hang_doors(layout: RoomLayout) -> None:
             if opening.kind != "door" or not opening.owner or state > 0.75:
                 continue
             u, yaw = (opening.u0 + 0.01, -angle) if opening.hinge < 0 else (opening.u1 - 0.01, np.pi + angle)
-            leaf = prototype(door_leaf)
+            leaf = prototype("door_leaf")
             layout.stand_on(leaf, "door", wall.matrix(u, 0.04) @ upright((0, 0), yaw))
 
 

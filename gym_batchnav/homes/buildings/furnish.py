@@ -15,9 +15,8 @@ from gym_batchnav.homes.buildings.arrange import (
     stand_apart,
     try_stand,
 )
-from gym_batchnav.homes.furniture import clutter, decor, living, public
 from gym_batchnav.homes.layout import Piece, Prototype, RoomLayout, upright
-from gym_batchnav.homes.style import prototype
+from gym_batchnav.homes.pieces import prototype
 
 _LIGHTS = {"space": 9.0, "sales": 5.0}  # metres between lights, else
 _USUAL_LIGHTS = 4.0
@@ -54,11 +53,11 @@ def furnish_building_room(layout: RoomLayout) -> list[Piece]:
 
 def _things(kind: str) -> list[tuple[Prototype, str]]:
     """Return what may lie on the floor of a kind of room."""
-    boxes = (prototype(clutter.boxes), "boxes")
-    bag = (prototype(clutter.bag), "bag")
-    basket = (prototype(clutter.waste_bin), "bin")
-    plant = (prototype(decor.plant, height=1.0), "plant")
-    pallet = (prototype(public.pallet, layers=1), "pallet")
+    boxes = (prototype("boxes"), "boxes")
+    bag = (prototype("bag"), "bag")
+    basket = (prototype("waste_bin"), "bin")
+    plant = (prototype("plant", height=1.0), "plant")
+    pallet = (prototype("pallet", layers=1), "pallet")
     if kind in ("office", "meeting", "openplan", "corridor"):
         return [boxes, bag, basket, plant]
     return [boxes, bag, basket, pallet] if kind != "sales" else [boxes, basket, plant]
@@ -69,7 +68,7 @@ def _lights(layout: RoomLayout) -> None:
     x0, z0, x1, z1 = layout.room.bounds
     pitch = _LIGHTS.get(layout.room.kind, _USUAL_LIGHTS)
     drop = round(max(0.0, layout.room.height - 3.6), 1)
-    lamp = prototype(public.light, height=layout.room.height, drop=drop)
+    lamp = prototype("light", height=layout.room.height, drop=drop)
     for x in np.linspace(x0, x1, max(2, round((x1 - x0) / pitch) + 1))[:-1]:
         for z in np.linspace(z0, z1, max(2, round((z1 - z0) / pitch) + 1))[:-1]:
             half = ((x1 - x0) / max(1, round((x1 - x0) / pitch)) / 2, (z1 - z0) / max(1, round((z1 - z0) / pitch)) / 2)
@@ -79,21 +78,21 @@ def _lights(layout: RoomLayout) -> None:
 def _seat(layout: RoomLayout, desk: np.ndarray, out: float = 0.75) -> None:
     """Put a chair before a desk, turned to it more or less."""
     turn = np.pi + float(layout.rng.uniform(-0.6, 0.6))
-    layout.stand_on(prototype(public.task_chair), "office_chair", desk @ upright((0, out), turn))
+    layout.stand_on(prototype("task_chair"), "office_chair", desk @ upright((0, out), turn))
 
 
 def _office(layout: RoomLayout) -> None:
     """Place desks, cabinets and a board."""
     for _ in range(1 + int(layout.room.area > 18)):
-        desk = layout.along_walls(prototype(public.plain_desk, width=1.4), "desk", access=1.0)
+        desk = layout.along_walls(prototype("plain_desk", width=1.4), "desk", access=1.0)
         if desk is not None:
             _seat(layout, desk.matrix, 0.62)
     for _ in range(int(layout.rng.integers(1, 3))):
-        layout.along_walls(prototype(public.filing_cabinet), "filing_cabinet", prefer="corner", access=0.5)
+        layout.along_walls(prototype("filing_cabinet"), "filing_cabinet", prefer="corner", access=0.5)
     if layout.rng.random() < 0.5:
-        layout.along_walls(prototype(living.bookshelf, width=0.9, height=2.0), "bookshelf", access=0.5)
+        layout.along_walls(prototype("bookshelf", width=0.9, height=2.0), "bookshelf", access=0.5)
     if layout.rng.random() < 0.4:
-        layout.along_walls(prototype(decor.plant, height=1.0), "plant", prefer="nook", access=0.0)
+        layout.along_walls(prototype("plant", height=1.0), "plant", prefer="nook", access=0.0)
 
 
 def _meeting(layout: RoomLayout) -> None:
@@ -102,15 +101,15 @@ def _meeting(layout: RoomLayout) -> None:
     along_z = z1 - z0 > x1 - x0
     length = round(min(max(z1 - z0, x1 - x0) - 2.6, 5.0), 1)
     middle = upright(((x0 + x1) / 2, (z0 + z1) / 2), np.pi / 2 if along_z else 0.0)
-    if length >= 1.2 and try_stand(layout, prototype(public.meeting_table, length=length), "table", middle):
+    if length >= 1.2 and try_stand(layout, prototype("meeting_table", length=length), "table", middle):
         for x in np.arange(-length / 2 + 0.45, length / 2 - 0.3, 0.75):
             for side in (-1, 1):
                 if layout.rng.random() < 0.85:
                     turn = (np.pi if side > 0 else 0.0) + float(layout.rng.uniform(-0.3, 0.3))
                     seat = middle @ upright((float(x), side * 0.72), turn)
-                    layout.stand_on(prototype(public.task_chair), "office_chair", seat)
+                    layout.stand_on(prototype("task_chair"), "office_chair", seat)
     for wall in layout.room.walls:
-        if layout.hang(prototype(public.whiteboard), "whiteboard", wall, 0.0) is not None:
+        if layout.hang(prototype("whiteboard"), "whiteboard", wall, 0.0) is not None:
             break
 
 
@@ -122,10 +121,10 @@ def _openplan(layout: RoomLayout) -> None:
     wide = 1.6 * length
     block = (wide, 3.6)
     aisles = float(rng.uniform(1.0, 1.6))
-    screen = prototype(public.partition, length=round(wide, 1), height=float(rng.choice([1.2, 1.5])))
+    screen = prototype("partition", length=round(wide, 1), height=float(rng.choice([1.2, 1.5])))
     screened = rng.random() < 0.6
     apart = 0.62 if screened else 0.43  # from the middle of a block to the middle of a desk
-    desk = prototype(public.plain_desk, width=1.55)
+    desk = prototype("plain_desk", width=1.55)
     for x, z in grid(layout, block[::-1] if turned else block, (aisles, aisles)):
         if rng.random() < 0.08:
             continue
@@ -137,7 +136,7 @@ def _openplan(layout: RoomLayout) -> None:
                 at = middle @ upright((0, 0), side) @ upright((1.6 * (k - (length - 1) / 2), apart), 0.0)
                 if try_stand(layout, desk, "desk", at, 0.0) and rng.random() < 0.9:
                     _seat(layout, at, 0.72)
-    line_walls(layout, prototype(public.filing_cabinet, width=0.9, height=1.2), "filing_cabinet", 0.15)
+    line_walls(layout, prototype("filing_cabinet", width=0.9, height=1.2), "filing_cabinet", 0.15)
 
 
 def _corridor(layout: RoomLayout) -> None:
@@ -146,18 +145,18 @@ def _corridor(layout: RoomLayout) -> None:
         return
     for _ in range(int(layout.rng.integers(0, 4))):
         width = round(float(layout.rng.uniform(0.8, 1.2)), 1)
-        layout.along_walls(prototype(public.filing_cabinet, width=width, height=1.0), "filing_cabinet", access=0.0)
+        layout.along_walls(prototype("filing_cabinet", width=width, height=1.0), "filing_cabinet", access=0.0)
     if layout.rng.random() < 0.5:
-        layout.along_walls(prototype(public.bench, length=1.6), "bench", access=0.0)
+        layout.along_walls(prototype("bench", length=1.6), "bench", access=0.0)
 
 
 def _store(layout: RoomLayout) -> None:
     """Place shelves along the walls, and pallets."""
-    shelf = prototype(public.rack, length=1.8, height=2.0, double=False, variant=int(layout.rng.integers(4)))
+    shelf = prototype("rack", length=1.8, height=2.0, double=False, variant=int(layout.rng.integers(4)))
     for _ in range(int(layout.rng.integers(1, 6))):
         layout.along_walls(shelf, "rack", access=0.7)
     for _ in range(int(layout.rng.integers(0, 3))):
-        layout.along_walls(prototype(public.pallet, layers=2), "pallet", prefer="corner", access=0.5)
+        layout.along_walls(prototype("pallet", layers=2), "pallet", prefer="corner", access=0.5)
 
 
 def _sales(layout: RoomLayout) -> None:
@@ -165,12 +164,12 @@ def _sales(layout: RoomLayout) -> None:
     rng = layout.rng
     height = float(rng.choice([1.4, 1.8, 2.2]))
     for wall in [layout.room.walls[i] for i in rng.permutation(4)]:  # the counter, with room behind it
-        till = prototype(public.counter, length=round(float(rng.uniform(1.8, 3.6)), 1))
+        till = prototype("counter", length=round(float(rng.uniform(1.8, 3.6)), 1))
         u = float(rng.uniform(-0.3, 0.3)) * wall.length
         if try_stand(layout, till, "counter", layout.at_wall(till, wall, u, gap=1.2)):
             break
     if rng.random() < 0.75:
-        wall_shelf = prototype(public.rack, length=2.0, height=max(height, 1.8), double=False, variant=4)
+        wall_shelf = prototype("rack", length=2.0, height=max(height, 1.8), double=False, variant=4)
         line_walls(layout, wall_shelf, "rack", float(rng.uniform(0.3, 0.9)))
     if rng.random() < 0.55:
         _shelf_rows(layout, height)
@@ -184,7 +183,7 @@ def _shelf_rows(layout: RoomLayout, height: float) -> None:
     turned = bool(rng.random() < 0.5)
     length = round(float(rng.uniform(2.0, 6.0)), 1)
     aisles = (float(rng.uniform(1.3, 2.2)), float(rng.uniform(1.2, 2.0)))
-    racks = [prototype(public.rack, length=length, height=height, double=True, variant=k) for k in range(4)]
+    racks = [prototype("rack", length=length, height=height, double=True, variant=k) for k in range(4)]
     block = (length, 0.9)
     for x, z in grid(layout, block[::-1] if turned else block, aisles[::-1] if turned else aisles):
         if rng.random() < 0.9:
@@ -196,14 +195,14 @@ def _boutique(layout: RoomLayout) -> None:
     """Place tables with goods, rails of clothes, free shelves and long tables with stools."""
     rng = layout.rng
     kinds: list[tuple[Prototype, str]] = [
-        (prototype(public.display_table, length=1.8, solid=0), "table"),
-        (prototype(public.display_table, length=1.0, solid=1), "table"),
-        (prototype(public.display_table, length=2.4, solid=1), "table"),
-        (prototype(public.clothes_rail), "clothes"),
-        (prototype(public.rack, length=2.0, height=1.5, double=True, variant=6), "rack"),
-        (prototype(public.partition, length=1.6, height=1.9, finish="wall_sales"), "partition"),
+        (prototype("display_table", length=1.8, solid=0), "table"),
+        (prototype("display_table", length=1.0, solid=1), "table"),
+        (prototype("display_table", length=2.4, solid=1), "table"),
+        (prototype("clothes_rail"), "clothes"),
+        (prototype("rack", length=2.0, height=1.5, double=True, variant=6), "rack"),
+        (prototype("partition", length=1.6, height=1.9, finish="wall_sales"), "partition"),
     ]
-    bar = prototype(public.display_table, length=4.0, width=0.7, height=0.9, solid=0)
+    bar = prototype("display_table", length=4.0, width=0.7, height=0.9, solid=0)
     for x, z in grid(layout, (2.4, 2.4), (0.9, 0.9)):
         if rng.random() < 0.2:
             continue
@@ -212,7 +211,7 @@ def _boutique(layout: RoomLayout) -> None:
         if rng.random() < 0.12 and try_stand(layout, bar, "table", at, 0.7):
             for k in (-1.5, -0.5, 0.5, 1.5):
                 for side in (-1, 1):
-                    try_stand(layout, prototype(public.stool), "stool", at @ upright((k, side * 0.62), 0.0), 0.0)
+                    try_stand(layout, prototype("stool"), "stool", at @ upright((k, side * 0.62), 0.0), 0.0)
             continue
         thing, kind = kinds[int(rng.integers(len(kinds)))]
         try_stand(layout, thing, kind, at, 0.5)
@@ -224,13 +223,13 @@ def _space(layout: RoomLayout) -> None:
     height = round(layout.room.height, 2)
     if rng.random() < 0.8:
         pitch = float(rng.uniform(5.0, 9.0))
-        pillar = prototype(public.column, size=0.5, height=height, rounded=bool(rng.random() < 0.5))
+        pillar = prototype("column", size=0.5, height=height, rounded=bool(rng.random() < 0.5))
         for x, z in grid(layout, (0.6, 0.6), (pitch, pitch)):
             try_stand(layout, pillar, "column", upright((x, z), 0.0))
     for _ in range(int(rng.integers(0, 4))):
         rise = round(float(rng.uniform(0.3, 0.9)), 2)
         stage = prototype(
-            public.platform,
+            "platform",
             width=round(float(rng.uniform(3.0, 8.0)), 1),
             depth=round(float(rng.uniform(3.0, 6.0)), 1),
             height=rise,
@@ -239,25 +238,25 @@ def _space(layout: RoomLayout) -> None:
         stand_apart(layout, [(stage, "platform")], 1)
     style = float(rng.random())
     if style < 0.45:
-        booth = prototype(public.stall, width=2.5, roof=bool(rng.random() < 0.7))
+        booth = prototype("stall", width=2.5, roof=bool(rng.random() < 0.7))
         for x, z in grid(layout, (2.9, 2.0), (float(rng.uniform(1.0, 3.0)), float(rng.uniform(1.6, 3.0)))):
             if rng.random() < 0.7:
                 try_stand(layout, booth, "stall", upright((x, z), np.pi * int(rng.integers(2))), 0.5)
     elif style < 0.8:
-        wall = prototype(public.partition, length=3.0, height=2.4, finish="wall_space")
+        wall = prototype("partition", length=3.0, height=2.4, finish="wall_space")
         for x, z in grid(layout, (3.0, 3.0), (0.9, 0.9)):
             if rng.random() < 0.6:
                 try_stand(layout, wall, "partition", upright((x, z), np.pi / 2 * int(rng.integers(2))), 0.6)
-    stacks = [(prototype(public.pallet, layers=k), "pallet") for k in (1, 3, 5)]
-    things = [*stacks, (prototype(public.bench), "bench"), (prototype(public.display_table, length=2.4), "table")]
+    stacks = [(prototype("pallet", layers=k), "pallet") for k in (1, 3, 5)]
+    things = [*stacks, (prototype("bench"), "bench"), (prototype("display_table", length=2.4), "table")]
     stand_apart(layout, things, round(layout.room.area / float(rng.uniform(14, 45))))
 
 
 def _yard(layout: RoomLayout) -> None:
     """Place benches, pallets and plants."""
     things = [
-        (prototype(public.bench), "bench"),
-        (prototype(public.pallet, layers=2), "pallet"),
-        (prototype(decor.plant, height=1.4), "plant"),
+        (prototype("bench"), "bench"),
+        (prototype("pallet", layers=2), "pallet"),
+        (prototype("plant", height=1.4), "plant"),
     ]
     stand_apart(layout, things, round(layout.room.area / 25))

@@ -14,11 +14,10 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import zipfile
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -32,6 +31,7 @@ _FREE_SECONDS = 60.0
 _SECONDS_PER_BYTE = 2e-6
 _FREE_BYTES = 2**32
 _BYTES_PER_BYTE = 64
+MAX_ANSWER_MIB = 1024  # of arrays, which the parent keeps in memory
 _MAX_MESSAGE = 400
 _MODEL = b"M"
 _REFUSED = b"R"
@@ -53,40 +53,23 @@ def compile_mjcf(document: Document) -> dict[str, np.ndarray]:
         raise ValueError("MuJoCo's XML cannot be compiled by a frozen application: export the scene as GLB")
     header = {"sizes": {name: len(data) for name, data in document.assets.items()}, "xml": len(document.xml)}
     text = json.dumps(header).encode()
-    message = [len(text).to_bytes(8, "little"), text, document.xml, *document.assets.values()]
-    seconds = _FREE_SECONDS + _SECONDS_PER_BYTE * sum(map(len, message))
+    message = b"".join([len(text).to_bytes(8, "little"), text, document.xml, *document.assets.values()])
+    seconds = _FREE_SECONDS + _SECONDS_PER_BYTE * len(message)
     with tempfile.TemporaryDirectory(prefix="gym_batchnav") as empty:  # MuJoCo writes its log into the current folder
-        process = subprocess.Popen(
-            [sys.executable, "-c", f"from {__name__} import main; main()"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=_environment(),
-            cwd=empty,
-        )
-        pipe, process.stdin = process.stdin, None  # written here, without a copy of all files in one piece
-        assert pipe is not None
-        writer = threading.Thread(target=_send, args=(pipe, message), daemon=True)
-        writer.start()
         try:
-            answer, _ = process.communicate(timeout=seconds)
+            done = subprocess.run(
+                [sys.executable, "-c", f"from {__name__} import main; main()"],
+                input=message,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=_environment(),
+                cwd=empty,
+                timeout=seconds,
+                check=False,
+            )
         except subprocess.TimeoutExpired:
             raise ValueError(f"MuJoCo needs more than {seconds:.0f} s to compile it: simplify its meshes") from None
-        finally:
-            process.kill()
-            process.communicate()
-            writer.join()
-    return _read(answer, process.returncode)
-
-
-def _send(pipe: IO[bytes], pieces: list[bytes]) -> None:
-    """Write pieces to a pipe and close it; the process at its other end may have ended."""
-    with suppress(OSError):
-        try:
-            for piece in pieces:
-                pipe.write(piece)
-        finally:
-            pipe.close()
+    return _read(done.stdout, done.returncode)
 
 
 def _read(answer: bytes, status: int) -> dict[str, np.ndarray]:
@@ -163,7 +146,11 @@ def _compiled(xml: str, assets: dict[str, bytes]) -> dict[str, np.ndarray]:
     model = spec.compile()
     data = mujoco.MjData(model)
     mujoco.mj_kinematics(model, data)
-    return _arrays(mujoco, model, data)
+    arrays = _arrays(mujoco, model, data)
+    size = sum(array.nbytes for array in arrays.values()) >> 20
+    if size > MAX_ANSWER_MIB:
+        raise ValueError(f"its meshes and textures have {size:,} MiB, the limit is {MAX_ANSWER_MIB:,}: simplify them")
+    return arrays
 
 
 def _arrays(mujoco: Any, model: Any, data: Any) -> dict[str, np.ndarray]:

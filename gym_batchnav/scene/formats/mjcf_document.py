@@ -8,23 +8,19 @@ name of our own under which the compiler finds it in memory.
 from __future__ import annotations
 
 import posixpath
-import struct
+import re
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
+from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement, tostring
+from xml.parsers import expat
 
 from gym_batchnav.scene.files import SceneFiles
-from gym_batchnav.scene.formats.mjcf_xml import read_xml
-from gym_batchnav.scene.images import DamagedImageError, open_image
 
 MAX_PLACED = 10_000  # bodies and geoms, counting replicas and attached models; compiling takes time by the square
 MAX_MODELS = 200  # that can be attached
-MAX_ATTACHED_BYTES = 2**30  # of files of attached models, counted once per attachment
 MAX_ATTACH_DEPTH = 8
-MAX_HFIELD = 2**22  # cells
-MAX_GENERATED_PIXELS = 2**26  # of procedural textures, all together
 MAX_MESH_PARAMETER = 100.0  # of meshes that the compiler generates; most are resolutions
-MAX_GENERATED_MESHES = 100
 FILE_TEXTURE = "file texture "  # names of textures with files, followed by their numbers
 SIDES = ("right", "left", "up", "down", "front", "back")  # of a cube, in the order of MuJoCo's data
 
@@ -64,6 +60,13 @@ _ATTRIBUTES = {
 _MESH_TYPES = {"model/obj": ".obj", "model/stl": ".stl", "model/vnd.mujoco.msh": ".msh"}
 _UNNAMED = "MuJoCo Model"  # the name that MuJoCo gives to a model without one
 _LEFT_OUT = ("skin", "flex", "flexcomp", "composite", "plugin")
+MJCF_SUFFIX = ".xml"
+MJCF_PARTS = (".obj", ".stl")  # endings of files that are parts of a model, although they could be scenes
+MAX_XML_BYTES = 2**25  # of one file
+MAX_ELEMENTS = 500_000  # of one file
+MAX_DEPTH = 100  # of nested elements; MuJoCo's compiler calls itself once per level
+MAX_INCLUDED_BYTES = 2**26  # of all files that one model includes
+_HEAD_BYTES = 2**16  # in which the first element begins; licences may precede it
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +91,6 @@ class Document:
     left_out: dict[str, int] = field(default_factory=dict)  # numbers of elements by tag
 
 
-@dataclass(slots=True)
-class _Size:
-    """What one use of a model takes."""
-
-    placed: int = 0
-    num_bytes: int = 0
-
-
 def read_document(files: SceneFiles) -> Document:
     """Read a scene's MuJoCo XML and all files that it refers to, except those of textures.
 
@@ -114,54 +109,36 @@ class _Reader:
         self.document = Document()
         self._files = files
         self._names: dict[tuple[str, str], str] = {}  # names in memory by path and ending
-        self._models: dict[str, tuple[str, _Size, str]] = {}
-        self._num_pixels = 0
-        self._num_generated = 0
+        self._models: dict[str, tuple[str, int, str]] = {}
 
-    def model(self, path: str, parents: tuple[str, ...]) -> tuple[bytes, _Size, str]:
-        """Return a model's cleaned XML, the size of one use, and its name; ``parents`` are those that attach it."""
+    def model(self, path: str, parents: tuple[str, ...]) -> tuple[bytes, int, str]:
+        """Return a model's cleaned XML, the number of its bodies and geoms, and its name; ``parents`` attach it."""
         if path in parents or len(parents) > MAX_ATTACH_DEPTH:
             raise ValueError(f"'{path[:200]}' attaches itself, or models nest too deeply: attach fewer of them")
         one = _Model(self, read_xml(self._files, path), PurePosixPath(path).parent, (*parents, path))
         return one.cleaned()
 
-    def attached(self, path: str, parents: tuple[str, ...]) -> tuple[str, _Size, str]:
-        """Return the name in memory of a model to attach, what one use of it takes, and its own name."""
+    def attached(self, path: str, parents: tuple[str, ...]) -> tuple[str, int, str]:
+        """Return the name in memory of a model to attach, what one use of it places, and its own name."""
         if path not in self._models:
-            xml, size, own_name = self.model(path, parents)
+            xml, placed, own_name = self.model(path, parents)
             if len(self._models) == MAX_MODELS:
                 raise ValueError(f"it attaches more than {MAX_MODELS} models: join some of them")
             name = f"model{len(self._models)}.xml"
             self.document.assets[name] = xml
-            self._models[path] = name, size, own_name
+            self._models[path] = name, placed, own_name
         return self._models[path]
 
-    def file(self, path: str, ending: str) -> tuple[str, bytes]:
-        """Return the name in memory and the bytes of a mesh or a height field."""
-        known = self._names.get((path, ending))
-        if known is not None:
-            return known, self.document.assets[known]
-        try:
-            data = self._files.beside(path, any_case=True)
-        except FileNotFoundError:
-            raise ValueError(f"it refers to '{path[:200]}', which does not exist: put the file there") from None
-        name = self._names.setdefault((path, ending), f"file{len(self._names)}{ending}")
-        self.document.assets[name] = data
-        return name, data
-
-    def generate_pixels(self, count: int) -> None:
-        """Count pixels that the compiler is going to make."""
-        self._num_pixels += count
-        if self._num_pixels > MAX_GENERATED_PIXELS:
-            raise ValueError(
-                f"its procedural textures have more than {MAX_GENERATED_PIXELS:,} pixels: reduce their width and height"
-            )
-
-    def generate_mesh(self) -> None:
-        """Count a mesh that the compiler is going to make."""
-        self._num_generated += 1
-        if self._num_generated > MAX_GENERATED_MESHES:
-            raise ValueError(f"it has more than {MAX_GENERATED_MESHES} builtin meshes: save them as OBJ")
+    def file(self, path: str, ending: str) -> str:
+        """Return the name in memory of a mesh or a height field."""
+        if (path, ending) not in self._names:
+            try:
+                data = self._files.beside(path, any_case=True)
+            except FileNotFoundError:
+                raise ValueError(f"it refers to '{path[:200]}', which does not exist: put the file there") from None
+            self._names[path, ending] = f"file{len(self._names)}{ending}"
+            self.document.assets[self._names[path, ending]] = data
+        return self._names[path, ending]
 
 
 class _Model:
@@ -179,13 +156,12 @@ class _Model:
         self._texture_folder = stated.get("texturedir", stated.get("assetdir", ""))
         self._strips_paths = stated.get("strippath") == "true"
         self._texture_names: dict[str, str] = {}
-        self._sizes: dict[str, _Size] = {}  # of models to attach, by name
-        self._bodies: dict[str, _Size] = {}  # of bodies of this model, which it may attach to itself
+        self._placed: dict[str, int] = {}  # bodies and geoms of models to attach, by name
+        self._bodies: dict[str, int] = {}  # those of bodies of this model, which it may attach to itself
         self._fields: set[str] = set()  # meshes that plugins make of signed distance fields
-        self._num_bytes = 0
 
-    def cleaned(self) -> tuple[bytes, _Size, str]:
-        """Return the XML, what one use of the model takes, and the model's name."""
+    def cleaned(self) -> tuple[bytes, int, str]:
+        """Return the XML, the number of bodies and geoms, and the model's name."""
         name = self._root.get("model", _UNNAMED)
         cleaned = Element("mujoco", {"model": name})
         sections = [child for child in self._root if child.tag in ("compiler", "default", "asset", "worldbody")]
@@ -197,15 +173,10 @@ class _Model:
             self._name_texture(texture)
         for section in sections:
             self._copy(section, cleaned)
-        size = self._size(cleaned)
-        size.num_bytes += self._num_bytes
-        if size.placed > MAX_PLACED:
-            raise ValueError(
-                f"it places {size.placed:,} bodies and geoms, the limit is {MAX_PLACED:,}: split the scene"
-            )
-        if size.num_bytes - self._num_bytes > MAX_ATTACHED_BYTES:
-            raise ValueError(f"it attaches models of more than {MAX_ATTACHED_BYTES:,} bytes: attach fewer of them")
-        return tostring(cleaned, "utf-8"), size, name
+        placed = self._count(cleaned)
+        if placed > MAX_PLACED:
+            raise ValueError(f"it places {placed:,} bodies and geoms, the limit is {MAX_PLACED:,}: split the scene")
+        return tostring(cleaned, "utf-8"), placed, name
 
     def _copy(self, element: Element, parent: Element) -> None:
         if self._is_field(element):
@@ -248,38 +219,23 @@ class _Model:
         return posixpath.normpath(self._folder / folder / file)
 
     def _mesh(self, element: Element, copy: Element) -> None:
-        if "builtin" in element.attrib:
-            if any(abs(value) > MAX_MESH_PARAMETER for value in _numbers(element, "params")):
-                raise ValueError(f"a builtin mesh has a parameter above {MAX_MESH_PARAMETER:g}: save it as OBJ")
-            self._reader.generate_mesh()
+        if any(abs(value) > MAX_MESH_PARAMETER for value in _numbers(element, "params")):
+            raise ValueError(f"a builtin mesh has a parameter above {MAX_MESH_PARAMETER:g}: save it as OBJ")
         if "file" not in element.attrib:
             return
         path = self._path(element.get("file", ""), self._mesh_folder)
         ending = _MESH_TYPES.get(element.get("content_type", ""), PurePosixPath(path).suffix.lower())
         if ending not in _MESH_TYPES.values():
             raise ValueError(f"mesh '{path[:200]}' ends in {ending!r}: save it as OBJ or STL, which MuJoCo reads")
-        name, data = self._reader.file(path, ending)
-        if ending == ".msh":
-            _check_msh(data, path)
-        self._num_bytes += len(data)
         copy.set("name", element.get("name", PurePosixPath(path).stem))
-        copy.set("file", name)
+        copy.set("file", self._reader.file(path, ending))
 
     def _hfield(self, element: Element, copy: Element) -> None:
-        if "file" not in element.attrib:
-            cells = _whole(element, "nrow") * _whole(element, "ncol")
-            name = element.get("name", "")
-        else:
+        if "file" in element.attrib:
             path = self._path(element.get("file", ""), self._mesh_folder)
             is_image = path.lower().endswith(".png") or element.get("content_type") == "image/png"
-            file, data = self._reader.file(path, ".png" if is_image else ".hfield")
-            cells = _image_pixels(data, path) if is_image else _hfield_cells(data, path)
-            self._num_bytes += len(data)
-            name = element.get("name", PurePosixPath(path).stem)
-            copy.set("name", name)
-            copy.set("file", file)
-        if cells > MAX_HFIELD:
-            raise ValueError(f"height field '{name[:200]}' has {cells:,} cells, the limit is {MAX_HFIELD:,}: reduce it")
+            copy.set("name", element.get("name", PurePosixPath(path).stem))
+            copy.set("file", self._reader.file(path, ".png" if is_image else ".hfield"))
 
     def _name_texture(self, element: Element) -> None:
         """Give a texture with files the name under which its pixels are found after compilation."""
@@ -317,34 +273,24 @@ class _Model:
             name = element.get("name", PurePosixPath(paths[0] or "").stem)
             placeholder = {"name": self._texture_names[name], "builtin": "flat", "width": "1", "height": "1"}
             copy.attrib = {key: copy.attrib[key] for key in ("type", "class") if key in copy.attrib} | placeholder
-            return
-        width = _whole(element, "width")
-        height = _whole(element, "height")
-        self._reader.generate_pixels(width * height if element.get("type") == "2d" else 6 * width * max(width, height))
 
     def _attachable(self, element: Element, copy: Element) -> None:
         path = self._path(element.get("file", ""), "")
-        file, size, own_name = self._reader.attached(path, self._parents)
+        file, placed, own_name = self._reader.attached(path, self._parents)
         copy.set("file", file)
-        self._sizes[element.get("name", own_name)] = size
+        self._placed[element.get("name", own_name)] = placed
 
-    def _size(self, element: Element) -> _Size:
-        """Count what an element places, with replicas and attached models."""
-        total = _Size(int(element.tag in ("body", "geom")))
+    def _count(self, element: Element) -> int:
+        """Count the bodies and geoms that an element places, with replicas and attached models."""
         if element.tag == "attach":
-            known = self._sizes if "model" in element.attrib else self._bodies
-            size = known.get(element.get("model", element.get("body", "")))
-            if size is None:
+            known = self._placed if "model" in element.attrib else self._bodies
+            placed = known.get(element.get("model", element.get("body", "")))
+            if placed is None:
                 raise ValueError(f"it attaches {dict(element.attrib)}, which is not defined before: define it")
-            return _Size(size.placed, size.num_bytes)
-        for child in element:
-            size = self._size(child)
-            total.placed += size.placed
-            total.num_bytes += size.num_bytes
+            return placed
+        total = int(element.tag in ("body", "geom")) + sum(map(self._count, element))
         if element.tag == "replicate":
-            count = _whole(element, "count")
-            total.placed *= count
-            total.num_bytes *= count
+            total *= _whole(element, "count")
         if element.tag == "body" and "name" in element.attrib:
             self._bodies[element.attrib["name"]] = total
         return total
@@ -381,24 +327,111 @@ def _whole(element: Element, name: str) -> int:
     return int(values[0])
 
 
-def _image_pixels(data: bytes, label: str) -> int:
+def is_mjcf(path: Path) -> bool:
+    """Return whether a file begins like a model of MuJoCo; other programs use XML too."""
+    with path.open("rb") as file:
+        return re.search(rb"<mujoco[\s>/]", file.read(_HEAD_BYTES)) is not None
+
+
+def parse_xml(data: bytes, label: str) -> ElementTree.Element:
+    """Parse an XML file without a document type, which could declare entities.
+
+    Args:
+        data: The bytes of the file.
+        label: Its name in messages.
+
+    Raises:
+        ValueError: If it is not XML, has a document type, or exceeds the limits above.
+    """
+    builder = ElementTree.TreeBuilder()
+    parser = expat.ParserCreate()
+    parser.buffer_text = True
+    opened = depth = 0
+
+    def start(tag: str, attributes: dict[str, str]) -> None:
+        nonlocal opened, depth
+        opened += 1
+        depth += 1
+        if opened > MAX_ELEMENTS:
+            raise ValueError(f"'{label}' has more than {MAX_ELEMENTS:,} elements: split the scene")
+        if depth > MAX_DEPTH:
+            raise ValueError(f"'{label}' nests elements more than {MAX_DEPTH} deep: flatten its bodies")
+        builder.start(tag, attributes)
+
+    def end(tag: str) -> None:
+        nonlocal depth
+        depth -= 1
+        builder.end(tag)
+
+    def refuse(*_: object) -> None:
+        raise ValueError(f"'{label}' has a document type (<!DOCTYPE), which MuJoCo's format does not use: remove it")
+
+    parser.StartElementHandler = start
+    parser.EndElementHandler = end
+    parser.StartDoctypeDeclHandler = refuse
+    parser.EntityDeclHandler = refuse
     try:
-        image = open_image(data, label)
-    except DamagedImageError as error:
-        raise ValueError(str(error)) from error
-    return image.width * image.height
+        parser.Parse(data, True)
+    except expat.ExpatError as error:
+        raise ValueError(f"'{label}' is not well-formed XML ({error}): re-export it") from error
+    except (LookupError, UnicodeError) as error:  # of an encoding that Python does not know
+        raise ValueError(f"'{label}' has an unknown encoding ({error}): save it as UTF-8") from error
+    return builder.close()
 
 
-def _hfield_cells(data: bytes, label: str) -> int:
-    """Return the number of cells of a height field in MuJoCo's binary format."""
-    rows, columns = struct.unpack_from("<2i", data) if len(data) >= 8 else (0, 0)
-    if rows < 1 or columns < 1 or len(data) != 4 * (2 + rows * columns):
-        raise ValueError(f"height field '{label[:200]}' does not have the size that it declares: re-export it")
-    return rows * columns
+def read_xml(files: SceneFiles, path: str) -> ElementTree.Element:
+    """Read the ``mujoco`` element of a model; each ``include`` is replaced by the content of the file that it names.
+
+    Args:
+        files: The scene's files.
+        path: The model's path relative to the scene's folder; "" for the scene's main file.
+
+    Raises:
+        ValueError: If a file is not a model, is missing, lies outside the scene's folder, or is included twice.
+    """
+    label = path or files.path.name
+    root = parse_xml(_bytes(files, path), label)
+    if root.tag == "robot":
+        raise ValueError(f"'{label}' is a URDF file, which is not supported: convert it to MuJoCo's XML")
+    if root.tag != "mujoco":
+        raise ValueError(f"'{label}' begins with <{root.tag[:50]}>, not with <mujoco>: only MuJoCo's XML is supported")
+    folder = path.rpartition("/")[0]
+    _include(files, root, folder, {path}, [MAX_INCLUDED_BYTES], 0)
+    return root
 
 
-def _check_msh(data: bytes, label: str) -> None:
-    """Raise ValueError if a mesh in MuJoCo's binary format does not have the size that its header declares."""
-    counts = struct.unpack_from("<4i", data) if len(data) >= 16 else (-1,)
-    if min(counts) < 0 or len(data) != 16 + 12 * (counts[0] + counts[1] + counts[3]) + 8 * counts[2]:
-        raise ValueError(f"mesh '{label[:200]}' does not have the size that it declares: re-export it")
+def _include(
+    files: SceneFiles, parent: ElementTree.Element, folder: str, seen: set[str], left: list[int], depth: int
+) -> None:
+    """Replace the include elements below ``parent``; ``left`` holds the bytes that may still be included."""
+    if depth > MAX_DEPTH:
+        raise ValueError(f"its included files nest elements more than {MAX_DEPTH} deep: flatten its bodies")
+    children: list[ElementTree.Element] = []
+    waiting = list(reversed(parent))
+    while waiting:
+        child = waiting.pop()
+        if child.tag != "include":
+            children.append(child)
+            continue
+        name = child.get("file", "")
+        path = f"{folder}/{name}" if folder else name
+        if path in seen:
+            raise ValueError(f"it includes '{path[:200]}' twice, which MuJoCo does not allow: remove one of the two")
+        seen.add(path)
+        data = _bytes(files, path)
+        left[0] -= len(data)
+        if left[0] < 0:
+            raise ValueError(f"it includes more than {MAX_INCLUDED_BYTES:,} bytes of XML: split the scene")
+        waiting += reversed(parse_xml(data, path))
+    parent[:] = children
+    for child in children:
+        _include(files, child, folder, seen, left, depth + 1)
+
+
+def _bytes(files: SceneFiles, path: str) -> bytes:
+    if not path:
+        return files.main(MAX_XML_BYTES)
+    try:
+        return files.beside(path, max_bytes=MAX_XML_BYTES)
+    except FileNotFoundError:
+        raise ValueError(f"it refers to '{path[:200]}', which does not exist: put the file there") from None

@@ -11,7 +11,7 @@ from PIL import Image
 
 from gym_batchnav.scene.builder import SceneBuilder
 from gym_batchnav.scene.files import SceneFiles
-from gym_batchnav.scene.formats.ktx2 import Ktx2Image
+from gym_batchnav.scene.formats.gltf_codecs import Ktx2Image
 from gym_batchnav.scene.formats.mjcf_document import FILE_TEXTURE, SIDES, FileTexture
 from gym_batchnav.scene.images import DamagedImageError, open_image
 

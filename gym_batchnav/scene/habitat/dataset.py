@@ -31,8 +31,7 @@ from __future__ import annotations
 import posixpath
 import reprlib
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -42,14 +41,19 @@ import numpy as np
 
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.scene.builder import MAX_PARTS, Placed, compose
-from gym_batchnav.scene.files import SceneError, SceneFiles
+from gym_batchnav.scene.categories import SceneObject
+from gym_batchnav.scene.files import SceneFiles, naming
 from gym_batchnav.scene.frame import Z_UP
-from gym_batchnav.scene.habitat.attributes import LARGEST, asset_frame, rotation_of, semantic_frame
-from gym_batchnav.scene.habitat.categories import ObjectCategories
-from gym_batchnav.scene.habitat.patterns import PatternSearch
+from gym_batchnav.scene.habitat.config import (
+    LARGEST,
+    ObjectCategories,
+    PatternSearch,
+    asset_frame,
+    rotation_of,
+    semantic_frame,
+)
 from gym_batchnav.scene.json_values import MAX_JSON_BYTES, mapping, numbers, parse_json, sequence
 from gym_batchnav.scene.load import SUFFIXES, load_scene
-from gym_batchnav.scene.objects import SceneObject
 from gym_batchnav.scene.scene import Scene
 from gym_batchnav.scene.semantics.annotate import SemanticFiles, annotate
 from gym_batchnav.scene.simplify import simplify_scene, with_source
@@ -68,7 +72,7 @@ def list_scenes(dataset: Path) -> list[str]:
     Raises:
         SceneError: If the dataset's file cannot be read, or lists no scene.
     """
-    with _naming(dataset):
+    with naming(dataset, "fix it"):
         files = _Dataset(dataset)
         stages = (handle for handle in files.listed("stages") if (dataset.parent / handle).is_file())
         handles = files.listed("scene_instances") or list(stages)
@@ -100,14 +104,14 @@ def load_habitat_scene(
 
     Returns:
         The Scene. Its objects are those of the stage's annotations or else of its file, and one per object instance,
-        with the name of its template; see ``habitat.categories`` for its category. ``metadata["files"]`` tells all
+        with the name of its template; see ``habitat.config`` for its category. ``metadata["files"]`` tells all
         files by their paths in the dataset's folder, and ``metadata["semantics"]`` the name of the annotations.
 
     Raises:
         SceneError: If it cannot be loaded; the message gives the reason and the remedy.
     """
     dataset = Path(dataset)
-    with _naming(dataset.parent / handle):
+    with naming(dataset.parent / handle, "fix it"):
         files = _Dataset(dataset, texture_size)
         scene = files.scene_instance(handle) if handle.endswith(_ENDINGS["scene_instances"]) else files.stage(handle)
         textures = files.textures
@@ -126,22 +130,6 @@ def load_habitat_scene(
             return scene
         again = partial(load_habitat_scene, dataset, handle, texture_size=1)
         return simplify_scene(with_source(scene, again), max_triangles)
-
-
-@contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    """Convert errors of the block to a SceneError that names the file."""
-    try:
-        yield
-    except SceneError:
-        raise
-    except OSError as error:
-        raise SceneError(path, f"{error}: put the file there or check the path") from error
-    except MemoryError as error:
-        raise SceneError(path, "there is not enough memory to load it: free some, or simplify it") from error
-    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError) as error:
-        plain = str(error) if isinstance(error, ValueError) else f"it is malformed ({error!r}): fix it"
-        raise SceneError(path, plain) from error
 
 
 class _Template(NamedTuple):

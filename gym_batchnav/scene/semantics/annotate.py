@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gym_batchnav.scene.builder import SceneBuilder
 from gym_batchnav.scene.files import SceneFiles
+from gym_batchnav.scene.formats.gltf import read_gltf
 from gym_batchnav.scene.scene import Scene
-from gym_batchnav.scene.semantics.colors import colors_at, read_painted_glb
 from gym_batchnav.scene.semantics.descriptors import MAX_DESCRIPTOR_BYTES, Descriptor, read_descriptor
 from gym_batchnav.scene.semantics.ply import read_object_ply
 from gym_batchnav.scene.semantics.surface import choose_spacing, nearest_numbers, surface_points
@@ -135,7 +136,7 @@ def _annotated_points(
         ids = numbers[owner] + 1 - descriptor.first_id
         return points, np.where((ids > 0) & (ids <= len(descriptor.objects)), ids, 0)
     assert descriptor.colors is not None
-    return points, _ids_of(colors_at(painted, owner, weights), descriptor.colors)
+    return points, _ids_of(_colors_at(painted, owner, weights), descriptor.colors)
 
 
 def _ids_of(colors: np.ndarray, listed: Mapping[int, int]) -> np.ndarray:
@@ -143,3 +144,42 @@ def _ids_of(colors: np.ndarray, listed: Mapping[int, int]) -> np.ndarray:
     table = np.array(sorted(listed.items()), np.int64).reshape(-1, 2)
     row = np.minimum(np.searchsorted(table[:, 0], colors), len(table) - 1)
     return np.where(table[row, 0] == colors, table[row, 1], 0)
+
+
+def read_painted_glb(files: SceneFiles) -> tuple[np.ndarray, Scene]:
+    """Read a GLB whose colours mean something: its vertices [V, 3] float64 in the file's frame, and a scene of it.
+
+    Raises:
+        ValueError: If the file is damaged, uses an unsupported feature or has no triangles.
+    """
+    builder = SceneBuilder(files, filtered=False)  # averages of two objects' colours would mean a third
+    read_gltf(files, builder)
+    vertices, triangles = builder.vertices_and_triangles()
+    return vertices, builder.build(files.path.stem, vertices.astype(np.float32), triangles, None, {})
+
+
+def _colors_at(scene: Scene, owner: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Return the unlit colour [P] int64 of points on a scene's triangles: the nearest texel, or the nearest vertex.
+
+    Args:
+        scene: The scene.
+        owner: [P] int, the triangle of every point.
+        weights: [P, 3], the weights of its corners.
+    """
+    corners = scene.triangles[owner]
+    material = scene.triangle_material[owner]
+    nearest = corners[np.arange(len(corners)), weights.argmax(axis=1)]
+    rgb = np.rint(255 * scene.materials.base_color[material, :3]).astype(np.int64)
+    if scene.colors is not None:
+        rgb = rgb * scene.colors[nearest, :3] // 255
+    texture = scene.materials.texture[material]
+    for number in np.unique(texture[texture >= 0]).tolist():
+        rows = np.flatnonzero(texture == number)
+        assert scene.uvs is not None  # materials with a texture have them
+        u, v = np.einsum("pk,pkx->xp", weights[rows], scene.uvs[corners[rows]]) % 1.0
+        picture = scene.textures[number]
+        height, width = picture.shape[:2]
+        column = np.minimum((u * width).astype(np.int64), width - 1)
+        row = np.minimum((v * height).astype(np.int64), height - 1)
+        rgb[rows] = picture[row, column, :3]
+    return (rgb[:, 0] << 16) | (rgb[:, 1] << 8) | rgb[:, 2]

@@ -11,8 +11,8 @@ import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from gym_batchnav.scene.categories import MAX_LABEL, SceneObject
 from gym_batchnav.scene.json_values import mapping, parse_json, sequence, whole
-from gym_batchnav.scene.objects import MAX_LABEL, SceneObject
 
 MAX_DESCRIPTOR_BYTES = 2**26
 MAX_OBJECTS = 100_000

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gym_batchnav.navmesh.mesh import NavMesh
-from gym_batchnav.scene.objects import SceneObject
+from gym_batchnav.scene.categories import SceneObject
 from gym_batchnav.scene.save import glb_bytes
 from gym_batchnav.scene.scene import Scene
 from gym_batchnav.viz.fields import distances_to, farthest, field_colors

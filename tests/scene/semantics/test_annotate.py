@@ -16,14 +16,13 @@ from scans import object_ply, painted, palette, write_hm3d, write_mp3d
 from gym_batchnav.homes import generate_apartment
 from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.library.sources import SceneFile, load_recipe, scene_sources
+from gym_batchnav.scene.categories import SceneObject
 from gym_batchnav.scene.files import SceneFiles
 from gym_batchnav.scene.frame import Z_UP
 from gym_batchnav.scene.load import load_scene
-from gym_batchnav.scene.objects import SceneObject
 from gym_batchnav.scene.save import save_glb
 from gym_batchnav.scene.scene import Scene
-from gym_batchnav.scene.semantics.annotate import semantics_beside
-from gym_batchnav.scene.semantics.colors import read_painted_glb
+from gym_batchnav.scene.semantics.annotate import read_painted_glb, semantics_beside
 from gym_batchnav.scene.semantics.surface import nearest_numbers, surface_points
 
 pytest.importorskip("scipy")

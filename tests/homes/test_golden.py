@@ -1,0 +1,36 @@
+"""Generated scenes of all kinds, sizes and damages are what they were: a seed names one scene."""
+
+import numpy as np
+import pytest
+
+from gym_batchnav.homes import generate_scene
+
+# Triangles, vertices and objects, and the mean position, colour and texture coordinate. Equal machines give equal
+# bytes; others may differ in the last digits.
+GOLDEN = [
+    ({"seed": 0, "triangles": 9000}, (9909, 15914, 122), (5.7241, 235.095, 0.2423)),
+    ({"seed": 1, "triangles": 5000}, (4960, 8135, 59), (3.1169, 235.9389, 0.1312)),
+    ({"seed": 2, "storeys": 2, "area": 130.0, "triangles": 12000}, (11983, 16780, 130), (3.047, 232.3988, 0.1915)),
+    ({"seed": 3, "area": 140.0, "closed_doors": 2, "triangles": 10000}, (9908, 14573, 105), (4.5026, 233.0411, 0.2691)),
+    ({"seed": 4, "kind": "office", "triangles": 12000}, (15276, 28075, 196), (10.2249, 241.2485, 0.3046)),
+    ({"seed": 5, "kind": "shop", "triangles": 10000}, (14712, 28920, 69), (6.1572, 237.7973, 0.0842)),
+    ({"seed": 6, "kind": "hall", "triangles": 10000}, (9735, 16575, 98), (10.4673, 237.2381, 0.2685)),
+    ({"seed": 7, "kind": "mixed", "triangles": 8000}, (8649, 16357, 119), (11.9199, 236.5043, 0.3431)),
+    ({"seed": 8, "triangles": 9000, "damage": 0.6}, (8413, 12342, 82), (2.9227, 233.1448, 0.21)),
+    (
+        {"seed": 9, "kind": "office", "damage": 0.3, "triangles": 10000, "area": 160.0},
+        (9772, 15057, 92),
+        (6.9491, 240.8154, 0.3281),
+    ),
+    ({"seed": 10, "triangles": 60000, "area": 30.0}, (59558, 40604, 63), (1.9641, 232.5986, 0.1854)),
+    ({"seed": 11, "kind": "hall", "triangles": 6000, "damage": 1.0}, (26250, 23884, 100), (9.8753, 222.6243, 1.0408)),
+]
+
+
+@pytest.mark.parametrize(("options", "counts", "means"), GOLDEN)
+def test_a_seed_names_one_scene(options: dict, counts: tuple, means: tuple) -> None:
+    scene = generate_scene(**options)
+    assert scene.uvs is not None and scene.colors is not None
+    assert (len(scene.triangles), len(scene.vertices), len(scene.objects)) == counts
+    found = [float(np.mean(values, dtype=np.float64)) for values in (scene.vertices, scene.colors, scene.uvs)]
+    assert found == pytest.approx(means, abs=1e-3)
