@@ -236,6 +236,15 @@ class RoomLayout:
         assert piece is not None
         return piece
 
+    def try_stand(
+        self, prototype: Prototype, kind: str, matrix: np.ndarray, margin: float = 0.02, ignore_access: bool = False
+    ) -> bool:
+        """Put a prototype down if it fits; return whether it did."""
+        fits = self.fits(prototype, matrix, margin, ignore_access)
+        if fits:
+            self.stand_on(prototype, kind, matrix)
+        return fits
+
     def keep_access(self, zone: Rect) -> None:
         """Keep a part of the floor free of further furniture."""
         self.access.append(zone)

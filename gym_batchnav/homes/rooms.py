@@ -71,8 +71,7 @@ def _lounge(layout: RoomLayout, style: Style, width: float) -> bool:
         oblong = prototype("rug", width=2.3, depth=1.7)
         carpet = prototype("round_rug", radius=1.1) if style.coffee == "round" else oblong
         rug_at = wall.matrix(u, gap - 0.60)
-        if layout.fits(carpet, rug_at):
-            layout.stand_on(carpet, "rug", rug_at)
+        layout.try_stand(carpet, "rug", rug_at)
         lamp = prototype("arc_lamp" if style.lamp == "disc" else "floor_lamp")
         for side in (-1, 1):
             spot = wall.matrix(u + side * (width / 2 + 0.28), gap + 0.5)
@@ -160,8 +159,7 @@ def furnish_bedroom(layout: RoomLayout) -> None:
         finish = ("rug", "rug2", "rug3")[int(layout.rng.integers(3))]
         carpet = prototype("rug", width=round(2 * half + 0.8, 1), depth=1.3, finish=finish)
         matrix = bed.matrix @ upright((0, 0.62), 0.0)
-        if layout.fits(carpet, matrix):
-            layout.stand_on(carpet, "rug", matrix)
+        layout.try_stand(carpet, "rug", matrix)
     _place_desk(layout)
     layout.along_walls(prototype("chest"), "chest", access=0.6)
     if layout.room.area > 18.0:
@@ -189,8 +187,7 @@ def furnish_study(layout: RoomLayout) -> None:
     centre = ((layout.room.bounds[0] + layout.room.bounds[2]) / 2, (layout.room.bounds[1] + layout.room.bounds[3]) / 2)
     carpet = prototype("round_rug", radius=0.9, finish="rug3")
     matrix = upright(centre, 0.0)
-    if layout.fits(carpet, matrix):
-        layout.stand_on(carpet, "rug", matrix)
+    layout.try_stand(carpet, "rug", matrix)
     layout.along_walls(prototype("armchair"), "armchair", prefer="corner", gap=0.10)
     layout.along_walls(prototype("sideboard", width=1.2, height=0.86), "sideboard", prefer="middle", access=0.5)
     layout.along_walls(prototype("plant", height=1.1), "plant", prefer="nook", access=0.0, gap=0.03)
@@ -245,8 +242,7 @@ def furnish_hall(layout: RoomLayout) -> None:
     runner = prototype("rug", width=round(min(3.0, max(wide, deep) - 1.2), 1), depth=0.75, finish="rug2")
     centre = ((r[0] + r[2]) / 2, (r[1] + r[3]) / 2)
     matrix = upright(centre, 0.0 if wide > deep else np.pi / 2)
-    if layout.fits(runner, matrix):
-        layout.stand_on(runner, "rug", matrix)
+    layout.try_stand(runner, "rug", matrix)
     layout.along_walls(prototype("plant", height=1.0), "plant", prefer="nook", access=0.0, gap=0.03)
     glass = prototype("mirror", width=0.55, height=1.3, middle=1.35, frame="wood")
     for wall in layout.room.walls:

@@ -89,8 +89,7 @@ def _above_worktop(layout: RoomLayout, style: Style, wall: Wall, u: float, width
     """Place tiles, and a cupboard, a shelf or a hood over one unit, where no window is; things on the worktop."""
     tiles = prototype("splash_back", width=width)
     matrix = wall.matrix(u, 0.006)
-    if layout.fits(tiles, matrix, margin=-0.02):
-        layout.stand_on(tiles, "tiles", matrix)
+    layout.try_stand(tiles, "tiles", matrix, margin=-0.02)
     if kind == "kitchen_hob":
         over = prototype("hood", width=0.6, ceiling=layout.room.height)
         name = "hood"
@@ -98,13 +97,11 @@ def _above_worktop(layout: RoomLayout, style: Style, wall: Wall, u: float, width
         over = prototype("wall_cupboard", width=width, shelf=style.open_shelf)
         name = "wall_cupboard"
     matrix = wall.matrix(u, 0.006 - float(layout.catalogue.bounds(over)[0, 2]))
-    if layout.fits(over, matrix, margin=-0.02):
-        layout.stand_on(over, name, matrix)
+    layout.try_stand(over, name, matrix, margin=-0.02)
     if kind == "kitchen_unit":
         things = prototype("worktop_things", kind=int(layout.rng.integers(3)))
         matrix = wall.matrix(u, 0.32)
-        if layout.fits(things, matrix, margin=-0.03, ignore_access=True):
-            layout.stand_on(things, "kitchen_things", matrix)
+        layout.try_stand(things, "kitchen_things", matrix, margin=-0.03, ignore_access=True)
 
 
 def furnish_bath(layout: RoomLayout) -> None:
@@ -128,8 +125,7 @@ def furnish_bath(layout: RoomLayout) -> None:
     if toilet is not None:
         holder = prototype("roll_holder")
         matrix = toilet.matrix @ upright((0.42, -0.28), 0.0)
-        if layout.fits(holder, matrix):
-            layout.stand_on(holder, "roll_holder", matrix)
+        layout.try_stand(holder, "roll_holder", matrix)
     layout.along_walls(prototype("washing_machine"), "washing_machine", prefer="corner", access=0.5)
     layout.along_walls(prototype("laundry_basket"), "laundry_basket", prefer="nook", access=0.0, gap=0.03)
     layout.along_walls(prototype("towel_rail"), "towel_rail", access=0.0, gap=0.04)
@@ -144,9 +140,7 @@ def _complete_basin(layout: RoomLayout, basin: Piece) -> None:
     """Place a mirror over the basin, unless a window is there, and a mat before it."""
     glass = prototype("mirror", width=0.6, height=0.85, middle=1.55, frame="chrome")
     matrix = basin.matrix @ upright((0, -0.21), 0.0)
-    if layout.fits(glass, matrix):
-        layout.stand_on(glass, "mirror", matrix)
+    layout.try_stand(glass, "mirror", matrix)
     mat = prototype("rug", width=0.7, depth=0.45, finish="towel")
     matrix = basin.matrix @ upright((0, 0.55), 0.0)
-    if layout.fits(mat, matrix):
-        layout.stand_on(mat, "bath_mat", matrix)
+    layout.try_stand(mat, "bath_mat", matrix)

@@ -35,14 +35,6 @@ def grid(layout: RoomLayout, block: tuple[float, float], aisles: tuple[float, fl
             yield x, z
 
 
-def try_stand(layout: RoomLayout, thing: Prototype, kind: str, matrix: np.ndarray, margin: float = 0.02) -> bool:
-    """Put a piece down if it fits; return whether it did."""
-    fits = layout.fits(thing, matrix, margin)
-    if fits:
-        layout.stand_on(thing, kind, matrix)
-    return fits
-
-
 def line_walls(
     layout: RoomLayout, thing: Prototype, kind: str, share: float, gap: float = 0.02, margin: float = 0.02
 ) -> None:
@@ -54,7 +46,7 @@ def line_walls(
         for k in range(count):
             if layout.rng.random() < share:
                 u = (k - (count - 1) / 2) * (width + gap)
-                try_stand(layout, thing, kind, layout.at_wall(thing, wall, u), margin)
+                layout.try_stand(thing, kind, layout.at_wall(thing, wall, u), margin)
 
 
 def stand_apart(layout: RoomLayout, things: Sequence[tuple[Prototype, str]], count: int) -> None:
@@ -66,7 +58,7 @@ def stand_apart(layout: RoomLayout, things: Sequence[tuple[Prototype, str]], cou
             x, z, turn = layout.rng.uniform((x0, z0, -np.pi), (x1, z1, np.pi)).tolist()
             turn = turn if layout.rng.random() < 0.3 else round(turn / (np.pi / 2)) * np.pi / 2
             near_wall = min(x - x0, x1 - x, z - z0, z1 - z) < 1.0
-            if not near_wall and try_stand(layout, thing, kind, upright((x, z), turn), _APART):
+            if not near_wall and layout.try_stand(thing, kind, upright((x, z), turn), _APART):
                 break
 
 
@@ -79,7 +71,7 @@ def drop_at_walls(layout: RoomLayout, things: Sequence[tuple[Prototype, str]], c
             along, turn = layout.rng.uniform((-0.48, -0.5), (0.48, 0.5)).tolist()
             reach = float(np.abs(layout.catalogue.bounds(thing)[:, [0, 2]]).max())
             matrix = wall.matrix(along * wall.length, reach + 0.08) @ upright((0, 0), turn)
-            if try_stand(layout, thing, kind, matrix, _APART):
+            if layout.try_stand(thing, kind, matrix, _APART):
                 break
 
 

@@ -13,7 +13,6 @@ from gym_batchnav.homes.buildings.arrange import (
     keep_open,
     line_walls,
     stand_apart,
-    try_stand,
 )
 from gym_batchnav.homes.layout import Piece, Prototype, RoomLayout, upright
 from gym_batchnav.homes.pieces import prototype
@@ -101,7 +100,7 @@ def _meeting(layout: RoomLayout) -> None:
     along_z = z1 - z0 > x1 - x0
     length = round(min(max(z1 - z0, x1 - x0) - 2.6, 5.0), 1)
     middle = upright(((x0 + x1) / 2, (z0 + z1) / 2), np.pi / 2 if along_z else 0.0)
-    if length >= 1.2 and try_stand(layout, prototype("meeting_table", length=length), "table", middle):
+    if length >= 1.2 and layout.try_stand(prototype("meeting_table", length=length), "table", middle):
         for x in np.arange(-length / 2 + 0.45, length / 2 - 0.3, 0.75):
             for side in (-1, 1):
                 if layout.rng.random() < 0.85:
@@ -130,11 +129,11 @@ def _openplan(layout: RoomLayout) -> None:
             continue
         middle = upright((x, z), np.pi / 2 if turned else 0.0)
         if screened:
-            try_stand(layout, screen, "partition", middle, 0.0)
+            layout.try_stand(screen, "partition", middle, 0.0)
         for k in range(length):
             for side in (0.0, np.pi):
                 at = middle @ upright((0, 0), side) @ upright((1.6 * (k - (length - 1) / 2), apart), 0.0)
-                if try_stand(layout, desk, "desk", at, 0.0) and rng.random() < 0.9:
+                if layout.try_stand(desk, "desk", at, 0.0) and rng.random() < 0.9:
                     _seat(layout, at, 0.72)
     line_walls(layout, prototype("filing_cabinet", width=0.9, height=1.2), "filing_cabinet", 0.15)
 
@@ -166,7 +165,7 @@ def _sales(layout: RoomLayout) -> None:
     for wall in [layout.room.walls[i] for i in rng.permutation(4)]:  # the counter, with room behind it
         till = prototype("counter", length=round(float(rng.uniform(1.8, 3.6)), 1))
         u = float(rng.uniform(-0.3, 0.3)) * wall.length
-        if try_stand(layout, till, "counter", layout.at_wall(till, wall, u, gap=1.2)):
+        if layout.try_stand(till, "counter", layout.at_wall(till, wall, u, gap=1.2)):
             break
     if rng.random() < 0.75:
         wall_shelf = prototype("rack", length=2.0, height=max(height, 1.8), double=False, variant=4)
@@ -188,7 +187,7 @@ def _shelf_rows(layout: RoomLayout, height: float) -> None:
     for x, z in grid(layout, block[::-1] if turned else block, aisles[::-1] if turned else aisles):
         if rng.random() < 0.9:
             rack = racks[int(rng.integers(4))]
-            try_stand(layout, rack, "rack", upright((x, z), np.pi / 2 if turned else 0.0), 0.6)
+            layout.try_stand(rack, "rack", upright((x, z), np.pi / 2 if turned else 0.0), 0.6)
 
 
 def _boutique(layout: RoomLayout) -> None:
@@ -208,13 +207,13 @@ def _boutique(layout: RoomLayout) -> None:
             continue
         turn = np.pi / 2 * int(rng.integers(4)) + (float(rng.uniform(-0.4, 0.4)) if rng.random() < 0.15 else 0.0)
         at = upright((x + float(rng.uniform(-0.2, 0.2)), z + float(rng.uniform(-0.2, 0.2))), turn)
-        if rng.random() < 0.12 and try_stand(layout, bar, "table", at, 0.7):
+        if rng.random() < 0.12 and layout.try_stand(bar, "table", at, 0.7):
             for k in (-1.5, -0.5, 0.5, 1.5):
                 for side in (-1, 1):
-                    try_stand(layout, prototype("stool"), "stool", at @ upright((k, side * 0.62), 0.0), 0.0)
+                    layout.try_stand(prototype("stool"), "stool", at @ upright((k, side * 0.62), 0.0), 0.0)
             continue
         thing, kind = kinds[int(rng.integers(len(kinds)))]
-        try_stand(layout, thing, kind, at, 0.5)
+        layout.try_stand(thing, kind, at, 0.5)
 
 
 def _space(layout: RoomLayout) -> None:
@@ -225,7 +224,7 @@ def _space(layout: RoomLayout) -> None:
         pitch = float(rng.uniform(5.0, 9.0))
         pillar = prototype("column", size=0.5, height=height, rounded=bool(rng.random() < 0.5))
         for x, z in grid(layout, (0.6, 0.6), (pitch, pitch)):
-            try_stand(layout, pillar, "column", upright((x, z), 0.0))
+            layout.try_stand(pillar, "column", upright((x, z), 0.0))
     for _ in range(int(rng.integers(0, 4))):
         rise = round(float(rng.uniform(0.3, 0.9)), 2)
         stage = prototype(
@@ -241,12 +240,12 @@ def _space(layout: RoomLayout) -> None:
         booth = prototype("stall", width=2.5, roof=bool(rng.random() < 0.7))
         for x, z in grid(layout, (2.9, 2.0), (float(rng.uniform(1.0, 3.0)), float(rng.uniform(1.6, 3.0)))):
             if rng.random() < 0.7:
-                try_stand(layout, booth, "stall", upright((x, z), np.pi * int(rng.integers(2))), 0.5)
+                layout.try_stand(booth, "stall", upright((x, z), np.pi * int(rng.integers(2))), 0.5)
     elif style < 0.8:
         wall = prototype("partition", length=3.0, height=2.4, finish="wall_space")
         for x, z in grid(layout, (3.0, 3.0), (0.9, 0.9)):
             if rng.random() < 0.6:
-                try_stand(layout, wall, "partition", upright((x, z), np.pi / 2 * int(rng.integers(2))), 0.6)
+                layout.try_stand(wall, "partition", upright((x, z), np.pi / 2 * int(rng.integers(2))), 0.6)
     stacks = [(prototype("pallet", layers=k), "pallet") for k in (1, 3, 5)]
     things = [*stacks, (prototype("bench"), "bench"), (prototype("display_table", length=2.4), "table")]
     stand_apart(layout, things, round(layout.room.area / float(rng.uniform(14, 45))))
