@@ -122,7 +122,7 @@ def why_no_gpu() -> str:
     from gym_batchnav.render.api import check_device
 
     try:
-        check_device("cuda", "opengl")
+        check_device("cuda", "warp")
     except RuntimeError as error:
         return f"no NVIDIA GPU to draw on: {error}"
     return ""

@@ -92,7 +92,11 @@ def test_the_help_of_shards_counts_like_the_array():
     commands = get_command(app).commands
     helps = {
         name: next(one.help for one in command.params if "--shard" in one.opts)
-        for name, command in {**commands, "prepare": commands["scene"].commands["prepare"]}.items()
+        for name, command in {
+            **commands,
+            "prepare": commands["scene"].commands["prepare"],
+            "collect": commands["collect"].commands["run"],
+        }.items()
         if any("--shard" in one.opts for one in command.params)
     }
     assert set(helps) == {"collect", "evaluate", "prepare"}

@@ -14,7 +14,7 @@ from gym_batchnav.doctor import Diagnosis, Folder, Graphics, advise, diagnose, e
 MESA = "/usr/share/glvnd/egl_vendor.d/50_mesa.json"
 NVIDIA = "/usr/share/glvnd/egl_vendor.d/10_nvidia.json"
 GPU = Graphics(True, (NVIDIA, MESA), "580.159.04", ("EGL device 0: NVIDIA",), "NVIDIA H100/PCIe/SSE2", "4.6.0")
-SOFTWARE = Graphics(True, (MESA,), None, ("EGL device 0: software",), (), "llvmpipe (LLVM 15.0.6)", "4.5")
+SOFTWARE = Graphics(True, (MESA,), None, ("EGL device 0: software",), "llvmpipe (LLVM 15.0.6)", "4.5")
 COMPLETE = Diagnosis(
     versions={"gym-batchnav": "1.0.0", "moderngl": "5.13.0", "torch": None},
     graphics=GPU, embree="packets of 16 rays", renderer="opengl", reason="a graphics device",

@@ -26,7 +26,7 @@ PIECES = {
 # Learners whose teacher it is, commands with an option for it, and the lazy table of ids and public names.
 OPTIONAL = {
     "mapping": ("train/imitation.py", "train/config.py"),
-    "flight": ("__init__.py", "cli/scene/prepare.py", "env/ids.py"),
+    "flight": ("__init__.py", "actions/choice.py", "cli/scene/prepare.py", "env/ids.py"),
 }
 PROGRAM = """
 import importlib, pkgutil, sys

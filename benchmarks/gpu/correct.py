@@ -14,7 +14,7 @@ from gym_batchnav.doctor import diagnose
 from gym_batchnav.system.process import num_processors
 
 ROOT = Path(__file__).parents[2]
-ON_GPU = ("-n", "0", "-m", "gpu", "tests/render/opengl/test_gpu.py")
+ON_GPU = ("-n", "0", "-m", "gpu", "tests/render/warp/test_gpu.py")
 STRESS = "test_many_steps_keep_every_picture_whole"
 STRESS_STEPS = 100_000
 

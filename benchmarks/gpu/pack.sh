@@ -2,12 +2,12 @@
 # Collect what a GPU machine without a network needs in one ignored folder: bash benchmarks/gpu/pack.sh [--help]
 #
 #   wheels.tar.xz   packages for Python 3.12 on Linux x86-64 (benchmarks/gpu/wheels.txt), repacked to compress well
-#   cuda.tar.xz     cuda-core, for machines that lack it or have a version before 1.2 (wheels-cuda.txt)
+#   warp_lang-*     the wheel of NVIDIA Warp in pieces of at most 45 MiB
 #   loaders.tar.xz  libglvnd's loaders of EGL and OpenGL, for images that have only NVIDIA's driver
 #   scenes.tar.xz   the shared scenes, without images that the renderers do not read
 #
 # Variables: KIT, the folder (.gpu-kit); DATA, the folder of the shared scenes (../shared, optional);
-# PYTHON, any Python with pip (python3). The script fails if the folder is larger than 40 MiB.
+# PYTHON, any Python with pip (python3). The script fails if the folder is larger than 220 MiB.
 set -euo pipefail
 if [ "${1-}" = --help ] || [ "${1-}" = -h ]; then sed -n '2,11s/^# \{0,1\}//p' "$0"; exit; fi
 here=$(cd "$(dirname "$0")" && pwd)
@@ -15,7 +15,7 @@ root=$(cd "$here/../.." && pwd)
 kit=${KIT:-$root/.gpu-kit}
 data=${DATA:-$root/../shared}
 python=${PYTHON:-python3}
-most=$((40 * 1024 * 1024))
+most=$((220 * 1024 * 1024))
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -46,7 +46,11 @@ END
   tar -C "$work" -cf - "$2" | xz -9e -T0 > "$kit/$2.tar.xz"
 }
 gather wheels.txt wheels
-gather wheels-cuda.txt cuda
+
+echo "== NVIDIA Warp"
+"$python" -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: --python-version 3.12 \
+  --implementation cp "${platforms[@]}" --dest "$work/warp" warp-lang
+for wheel in "$work"/warp/*.whl; do split -b 45m -d "$wheel" "$kit/$(basename "$wheel")."; done
 
 echo "== loaders of EGL and OpenGL"
 if command -v apt-get > /dev/null && command -v dpkg > /dev/null; then
@@ -70,7 +74,7 @@ else
   echo "  left out: $data/scenes does not exist; set DATA to the folder"
 fi
 
-(cd "$kit" && sha256sum ./*.tar.xz > SHA256SUMS && ls -l)
+(cd "$kit" && sha256sum ./* > SHA256SUMS && ls -l)
 total=$(cat "$kit"/* | wc -c)
 echo "$((total / 1024)) KiB in $kit; the limit is $((most / 1024)) KiB"
 [ "$total" -le "$most" ] || { echo "error: the folder is too large"; exit 1; }

@@ -1,4 +1,4 @@
-"""Stage speed: OpenGL alone, its memory, whole steps in one batch and in two halves, and training."""
+"""Stage speed: renderers alone, their memory, whole steps in one batch and in two halves, and training."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from gym_batchnav.render.api import make_renderer
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # the same as in gym-batchnav train
 
 DEVICE = "cpu" if cuda_unavailable_reason() else "cuda"
+RENDERERS = ("warp", "opengl", "embree") if DEVICE == "cuda" else ("opengl", "embree")
 APARTMENTS = "apartments"
 HOUSE = DATA / "scenes" / "aws_small_house" / "aws_small_house.glb"
 SCENES = [(APARTMENTS, "apartments"), *([(str(HOUSE), "house")] if HOUSE.is_file() else [])]
-RENDER_BARS = {("depth",): 500_000, ("rgb",): 150_000}  # frames/s
-STEP_BAR = 300_000
+RENDER_BARS = {("depth",): 150_000, ("rgb",): 60_000}  # frames/s of Warp
+STEP_BAR = 60_000
 TRAINING_BARS = {"small": 100_000, "paper": 60_000}
-# Policy, number of agents, parts of the batch; most informative first.
-RUNS = (("small", 4096, 1), ("paper", 2048, 1), ("paper", 2048, 2), ("small", 4096, 2), ("paper", 4096, 1))
-SMALL_RUNS = (("small", 16, 1), ("small", 16, 2))
+RUNS = (("small", 4096), ("paper", 2048), ("paper", 4096))  # policy and number of agents; most informative first
+SMALL_RUNS = (("small", 16),)
 TAPE_STEPS = 60
 SYNC_EVERY = 8  # batches that may be queued on the GPU while frames are counted
 
 
 def wait() -> None:
-    """Wait until the GPU is idle, including OpenGL's work on pictures that CUDA reads."""
+    """Wait until the GPU is idle."""
     if DEVICE == "cuda":
         import torch
 
@@ -64,29 +64,31 @@ def rate(work: Callable[[], int], seconds: float, slices: int = 5) -> tuple[floa
     return median, f"spread {np.ptp(rates) / median:.0%}, on {DEVICE}"
 
 
-def rendering(report: Report, scene: str, name: str) -> None:
-    """Report frames/s of OpenGL alone by sensor, size and number of views, and its memory."""
+def rendering(report: Report, renderer: str, scene: str, name: str) -> None:
+    """Report frames/s of a renderer alone by sensor, size and number of views, and its memory."""
     library = SceneLibrary(scene_sources(scene))
-    with closing(make_renderer("opengl", library)) as drawer:
+    device = "cuda" if renderer == "warp" else "cpu"
+    with closing(make_renderer(renderer, library)) as drawer:
         for (sensors, bar), side in zip(RENDER_BARS.items(), (64, 128), strict=True):
             for num_views in (16, 64) if report.small else (1024, 4096, 16384):
                 camera = Camera(side, side)
                 slots, views = navigable_views(library, num_views, camera.eye_height)
-                with closing(drawer.target(camera, sensors, num_views, device=DEVICE)) as target:
+                with closing(drawer.target(camera, sensors, num_views, device=device)) as target:
 
                     def draw(target: Any = target, slots: Any = slots, views: Any = views) -> int:
                         target.render(slots, views)
                         return len(views)
 
                     figure, note = rate(draw, 0.5 if report.small else 1.5)
-                what = f"{name}, {sensors[0]} {side}x{side}, N={num_views:,}"
-                report.figure(what, figure, "frames/s", bar=None if report.small else bar, note=note)
-        report.figure(f"{name}, memory of the scenes", drawer.nbytes / 2**30, "GiB")
+                what = f"{renderer}, {name}, {sensors[0]} {side}x{side}, N={num_views:,}"
+                asked = bar if renderer == "warp" and not report.small else None
+                report.figure(what, figure, "frames/s", bar=asked, note=note)
+        report.figure(f"{renderer}, {name}, memory of the scenes", drawer.nbytes / 2**30, "GiB")
     if DEVICE == "cuda":
         import torch
 
         free, total = torch.cuda.mem_get_info()
-        report.figure(f"{name}, memory in use at the end", (total - free) / 2**30, "GiB", 8, at_most=True)
+        report.figure(f"{renderer}, {name}, memory in use at the end", (total - free) / 2**30, "GiB", 8, at_most=True)
 
 
 @contextmanager
@@ -139,7 +141,7 @@ def stepping(report: Report, what: str, envs: list[BatchNavEnv], bar: float | No
     return figure
 
 
-def training(report: Report, kind: str, num_envs: int, parts: int) -> None:
+def training(report: Report, kind: str, num_envs: int) -> None:
     """Report frames/s of PPO after two iterations of warm-up, and the share of time of each phase."""
     import torch
 
@@ -148,13 +150,13 @@ def training(report: Report, kind: str, num_envs: int, parts: int) -> None:
 
     side = 32 if report.small else 64
     on_gpu = DEVICE == "cuda"
-    with open_batches(APARTMENTS, num_envs, parts, camera=Camera(side, side)) as envs:
-        policy = make_policy(kind, envs[0].single_observation_space).to(DEVICE)
+    with open_batches(APARTMENTS, num_envs, 1, camera=Camera(side, side)) as (env,):
+        policy = make_policy(kind, env.single_observation_space).to(DEVICE)
         config = PPOConfig(
             num_steps=8 if report.small else 32, num_minibatches=4, normalize_advantages=True, autocast=on_gpu,
             channels_last=on_gpu,
         )  # fmt: skip
-        ppo = PPO(envs, policy, config)
+        ppo = PPO(env, policy, config)
         for _ in range(2):
             ppo.iterate()
         seconds: dict[str, float] = {}
@@ -170,7 +172,7 @@ def training(report: Report, kind: str, num_envs: int, parts: int) -> None:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
     bar = None if report.small else TRAINING_BARS[kind]
-    report.figure(f"training, {kind} policy, N={num_envs:,}, {parts} part(s)", figure, "frames/s", bar=bar, note=note)
+    report.figure(f"training, {kind} policy, N={num_envs:,}", figure, "frames/s", bar=bar, note=note)
 
 
 def main() -> None:
@@ -178,14 +180,15 @@ def main() -> None:
     report.figure("observations on", DEVICE, note=cuda_unavailable_reason())
     num_envs = 16 if report.small else 4096
     for scene, name in SCENES:
-        with report.part(f"rendering, {name}"):
-            rendering(report, scene, name)
+        for renderer in RENDERERS:
+            with report.part(f"rendering, {renderer}, {name}"):
+                rendering(report, renderer, scene, name)
         what = f"steps, {name}, depth 64x64, N={num_envs:,}"
         with report.part(what):
             bar = None if report.small else STEP_BAR
-            with open_batches(scene, num_envs, 1, renderer="opengl", sensors=("depth",)) as envs:
+            with open_batches(scene, num_envs, 1, sensors=("depth",)) as envs:
                 whole = stepping(report, what, envs, bar)
-            with open_batches(scene, num_envs, 2, renderer="opengl", sensors=("depth",)) as envs:
+            with open_batches(scene, num_envs, 2, sensors=("depth",)) as envs:
                 halves = stepping(report, f"{what}, two halves", envs, bar)
             report.figure(f"{what}, two halves to one batch", halves / whole, "x")
     for run in SMALL_RUNS if report.small else RUNS if DEVICE == "cuda" else ():

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Callable, Mapping
 
-import gym_batchnav
 from gym_batchnav.actions.api import Actions
 from gym_batchnav.actions.continuous import HolonomicActions, VelocityActions, WaypointActions
 from gym_batchnav.actions.discrete import DiscreteActions
@@ -12,7 +12,7 @@ from gym_batchnav.actions.noise import ActuationNoise, LoCoBotNoise
 
 
 def _flight() -> Actions:
-    actions: Actions = gym_batchnav.FlightActions()
+    actions: Actions = pkgutil.resolve_name("gym_batchnav.flight.actions:FlightActions")()
     return actions
 
 

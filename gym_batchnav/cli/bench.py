@@ -41,7 +41,7 @@ def bench(
         typer.Option(help="Number of agents, or views (default: 256; 4,096 of navigation).", min=1, show_default=False),
     ] = None,
     seconds: Annotated[float, typer.Option(help="Duration after warm-up, in seconds.", min=0.1)] = 5.0,
-    renderer: Annotated[str, typer.Option(help="auto, opengl or embree.")] = "auto",
+    renderer: Annotated[str, typer.Option(help="auto, warp, opengl or embree.")] = "auto",
     sensors: Annotated[str, typer.Option(help="Any of depth,rgb,semantic, separated by commas.")] = "depth",
     resolution: Annotated[str, typer.Option(help="Pixels: 64 for square images, 128x72 for width by height.")] = "64",
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,

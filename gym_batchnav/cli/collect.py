@@ -72,7 +72,7 @@ def run(
     workers: Annotated[
         int | None, typer.Option(help="Threads that write (default: one for four processors).", min=1)
     ] = None,
-    renderer: Annotated[str, typer.Option(help="auto, opengl or embree.")] = "auto",
+    renderer: Annotated[str, typer.Option(help="auto, warp, opengl or embree.")] = "auto",
     ray: RayAddress = None,
     ray_cpus: RayCpus = None,
 ) -> None:

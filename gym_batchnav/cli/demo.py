@@ -34,7 +34,7 @@ def demo(
     ] = DemoTask.POINTNAV,
     num_envs: Annotated[int, typer.Option(help="Number of agents.", min=1)] = 1024,
     seconds: Annotated[float, typer.Option(help="Duration of the run, in seconds.", min=0.1)] = 10.0,
-    renderer: Annotated[str, typer.Option(help="auto, opengl or embree.")] = "auto",
+    renderer: Annotated[str, typer.Option(help="auto, warp, opengl or embree.")] = "auto",
     texture_size: TextureSize = "auto",
     max_triangles: MaxTriangles = None,
     out: Annotated[Path, typer.Option(help="Folder for the images; created if missing.")] = Path("batchnav-demo"),

@@ -70,7 +70,7 @@ def evaluate(
     sensors: Annotated[
         str | None, typer.Option(help="For module:function: images, separated by commas (default: depth).")
     ] = None,
-    renderer: Annotated[str, typer.Option(help="auto, opengl or embree.")] = "auto",
+    renderer: Annotated[str, typer.Option(help="auto, warp, opengl or embree.")] = "auto",
     out: Annotated[Path | None, typer.Option(help="Folder for figures and pictures; created if missing.")] = None,
     shard: Annotated[
         str | None, typer.Option(help="Run only every n-th episode, from the i-th on, as in 2/8.", metavar="i/n")

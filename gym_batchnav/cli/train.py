@@ -51,6 +51,7 @@ def train(
     ] = None,
     num_envs: Annotated[int | None, typer.Option(help="Number of environments, one agent each.", min=1)] = None,
     threads: Annotated[int | None, typer.Option(help="Threads used by torch and Numba.", min=1)] = None,
+    renderer: Annotated[str | None, typer.Option(help="auto (the default), warp, opengl or embree.")] = None,
     init: Annotated[
         str | None, typer.Option(help="Begin with the weights of a policy file of the same kind and sensors.")
     ] = None,
@@ -96,6 +97,7 @@ def train(
         "policy": policy,
         "num_envs": num_envs,
         "threads": threads,
+        "renderer": renderer,
         "init": init,
     }
     _check_before_torch(preset, config, logger or ())

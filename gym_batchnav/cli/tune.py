@@ -31,7 +31,7 @@ def tune(
         list[int] | None, typer.Option(help="Numbers of agents to choose from; repeatable (default: 32 to 4096).")
     ] = None,
     max_triangles: Annotated[int | None, typer.Option(help="Simplify scene files with more triangles.", min=1)] = None,
-    renderer: Annotated[str, typer.Option(help="auto, opengl or embree.")] = "auto",
+    renderer: Annotated[str, typer.Option(help="auto, warp, opengl or embree.")] = "auto",
     explore: Annotated[int, typer.Option(help="First measure this many settings, drawn at random.", min=0)] = 0,
     seconds: Annotated[float, typer.Option(help="Duration of a measurement after warm-up, in seconds.", min=0.1)] = 2.0,
     measure: Annotated[

@@ -31,7 +31,7 @@ def view(
     size: Annotated[int, typer.Option(help="Longer side of the agent's pictures in pixels.", min=32, max=1024)] = 256,
     texture_size: TextureSize = "auto",
     max_triangles: MaxTriangles = None,
-    renderer: Annotated[str, typer.Option(help="auto, opengl or embree.")] = "auto",
+    renderer: Annotated[str, typer.Option(help="auto, warp, opengl or embree.")] = "auto",
     seed: Annotated[int, typer.Option(help="Seed of the episodes.", min=0)] = 0,
 ) -> None:
     """Show scenes in the browser: their surface, navmesh and distances, agents, and what these see.

@@ -14,7 +14,7 @@ def warmup(
     processes: Annotated[
         int | None, typer.Option(help="Number of processes; one per processor, at most 8, by default.", min=1)
     ] = None,
-    renderer: Annotated[str, typer.Option(help="The renderer to compile: auto, opengl or embree.")] = "auto",
+    renderer: Annotated[str, typer.Option(help="The renderer to compile: auto, warp, opengl or embree.")] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
 ) -> None:
     """Compile the kernels now, so that later commands and programs do not have to.

@@ -179,7 +179,8 @@ def sampler_to_json(sampler: EpisodeSampler) -> dict[str, Any] | None:
 
 def sampler_from_json(values: Mapping[str, Any]) -> EpisodeSampler:
     """Return the sampler that ``sampler_to_json`` described."""
-    fields = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+    fields: dict[str, Any] = {key: tuple(one) if isinstance(one, list) else one for key, one in values.items()}
+    kind: str = fields.pop("kind")
     module = import_module(f"{_PACKAGE}{fields.pop('module')}")
-    sampler: EpisodeSampler = getattr(module, fields.pop("kind"))(**fields)
+    sampler: EpisodeSampler = getattr(module, kind)(**fields)
     return sampler

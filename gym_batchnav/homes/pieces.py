@@ -79,7 +79,7 @@ def build(b: Builder, name: str, **options: Any) -> None:
 
 @cache
 def _table() -> dict[str, Any]:
-    table: dict[str, Any] = json.loads(files(__package__).joinpath("furniture.json").read_text())
+    table: dict[str, Any] = json.loads(files(__package__).joinpath("furniture.json").read_text("utf-8"))
     return table
 
 

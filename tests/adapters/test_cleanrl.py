@@ -19,7 +19,7 @@ from ledger import LedgerEnv, read_ledger
 from rooms import box_room
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from gym_batchnav.env import flat, tasks
+from gym_batchnav.env import batch, flat
 from gym_batchnav.geometry import polar_goals
 from gym_batchnav.scene.save import save_glb
 
@@ -73,7 +73,7 @@ def run(example, room, tmp_path, monkeypatch):
     valued = []
     advantages = {}
     make = lambda *args, **kw: made.append(Witness(*args, **kw)) or made[-1]  # noqa: E731
-    monkeypatch.setattr(tasks, "BatchNavEnv", make)
+    monkeypatch.setattr(batch, "BatchNavEnv", make)
     value = example.Agent.value
 
     def spy(agent, obs):
@@ -151,7 +151,7 @@ def test_scripts_that_make_single_environments_train_and_count_right(name, room,
     ledger.mkdir()
     keywords = {"scenes": str(room), "episodes": 30, "cut_after": 9}
     make_ledger = lambda *args, **kw: LedgerEnv(*args, ledger=ledger, **{**kw, **keywords})  # noqa: E731
-    monkeypatch.setattr(tasks, "BatchNavEnv", make_ledger)
+    monkeypatch.setattr(batch, "BatchNavEnv", make_ledger)
     video = "moviepy" in REQUIRED or importlib.util.find_spec("moviepy") is not None
 
     env_id = f"gym_batchnav:BatchNav/PointNav{name}-v0"

@@ -133,7 +133,7 @@ def test_the_estimate_of_memory_counts_what_is_kept():
 @pytest.mark.parametrize(
     ("timing", "message"),
     [
-        ({"infrared": SensorTiming()}, "'infrared'.*no such sensor; theirs are 'depth', 'pointgoal_with_gps_compass'"),
+        ({"infrared": SensorTiming()}, "'infrared'.*unknown sensor; available: 'depth', 'pointgoal_with_gps_compass'"),
         ({"depth": 3}, "pass a SensorTiming"),
         (SensorTiming(), "pass a dict"),
     ],

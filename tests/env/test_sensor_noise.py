@@ -170,9 +170,9 @@ def test_cameras_have_noise_of_their_own(make):
 @pytest.mark.parametrize(
     ("noise", "sensors", "message"),
     [
-        ({"colour": GaussianNoise()}, ("rgb",), "'colour'.*no such sensor; theirs are 'rgb'"),
-        ({"rgb": GaussianNoise()}, ("depth",), "'rgb'.*theirs are 'depth'"),
-        ({"rgb": GaussianNoise()}, (), "theirs are none"),
+        ({"colour": GaussianNoise()}, ("rgb",), "'colour'.*unknown sensor; available: 'rgb'"),
+        ({"rgb": GaussianNoise()}, ("depth",), "'rgb'.*unknown sensor; available: 'depth'"),
+        ({"rgb": GaussianNoise()}, (), "unknown sensor; available: none"),
         ({"depth": GaussianNoise()}, ("depth",), "this is noise of 'rgb'"),
         ({"rgb": GaussianNoise}, ("rgb",), "pass an object such as GaussianNoise"),
         ({"rgb": "gaussian"}, ("rgb",), "pass an object such as GaussianNoise"),

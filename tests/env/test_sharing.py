@@ -151,5 +151,5 @@ def test_a_renderer_of_another_library_is_refused(make):
     for keywords in ({}, {"library": SceneLibrary.from_scenes(ROOMS[:1])}):
         with pytest.raises(ValueError, match="renderer= belongs to another library"):
             make(HALF, renderer=first.renderer, **keywords)
-    with pytest.raises(ValueError, match="renderer=7: choose one of 'auto', 'opengl', 'embree'"):
+    with pytest.raises(ValueError, match="renderer=7: choose one of 'auto', 'warp', 'opengl', 'embree'"):
         make(HALF, renderer=7)

@@ -159,6 +159,16 @@ def test_backs_are_culled_only_when_asked_and_single_sided(rendering):
         assert semantic[:, 4, 4, 0].tolist() == expected and (semantic == semantic[:, :1, :1]).all()
 
 
+def test_of_two_single_sided_triangles_in_one_plane_the_one_that_faces_the_camera_is_seen(rendering):
+    """Walls of one sheet are often modelled so."""
+    back = Quad((-50, -50, -2), (0, 100, 0), (100, 0, 0), double_sided=False)
+    renderer = rendering(scene_of(back, wall(2.0, double_sided=False), wall(3.0)))
+    camera = dataclasses.replace(SMALL, cull_backfaces=True)
+    images = renderer.target(camera, ("depth", "semantic")).render(SLOT, AHEAD)
+    np.testing.assert_allclose(images["depth"], 2, rtol=1e-5)
+    assert (images["semantic"] == 2).all()
+
+
 def test_every_view_looks_into_its_own_slot(rendering):
     slots = np.array([2, 0, 1, 1, 2])
     depth = rendering(*walls(1, 2, 3)).target(SMALL, num_views=5).render(slots, views_ahead(5))["depth"]

@@ -55,7 +55,7 @@ def test_the_modules_found_are_those_of_the_syntax_tree():
         assert imported_by([PACKAGE / root], late=True) == sorted(found) and len(found) > 5, root
 
 
-@pytest.mark.parametrize("change", ["navmesh/topology.py", "scene/color.py"])
+@pytest.mark.parametrize("change", ["navmesh/record.py", "scene/color.py"])
 def test_a_change_of_an_imported_module_changes_the_digest(tmp_path, monkeypatch, change):
     copy = tmp_path / "gym_batchnav"
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__", "assets", "*.safetensors"))

@@ -17,9 +17,6 @@ from gym_batchnav.scene.scene import MIRROR, REPEAT
 
 wp.set_module_options({"enable_backward": False})
 
-MAX_LAYERS = wp.constant(64)  # masked or culled triangles that a ray passes at most
-_BEYOND = wp.constant(2e-6)  # a ray goes on this part of its length beyond a triangle that it passes
-_TINY = wp.constant(1e-6)  # ... and at least this many lengths of its direction
 RAY = wp.types.vector(length=6, dtype=wp.float32)
 
 
@@ -53,14 +50,17 @@ class Material:
 class Slot:
     """A scene or the shape of a body; arrays that no kernel reads are empty."""
 
-    mesh: wp.uint64  # 0 for an empty slot
+    mesh: wp.uint64  # the triangles that no ray passes; 0 for an empty slot
+    passable: wp.uint64  # the tree of the other triangles, 0 without any
+    faces: wp.array(dtype=wp.int32)  # [P], the numbers of the other triangles
+    corners: wp.array2d(dtype=wp.vec3)  # [P, 3], their corners
     objects: wp.array(dtype=wp.int32)  # [T], what the sensor "semantic" draws
     single_sided: wp.array(dtype=wp.uint8)  # [T], 1 if rays pass through from behind; empty if all are two-sided
     triangles: wp.array(dtype=Triangle)  # [T]
     materials: wp.array(dtype=Material)  # [M]
     texels: wp.array(dtype=wp.uint32)  # the texture pool, RGBA bytes
     num_textures: wp.int32
-    masked: wp.int32  # 1 if rays may pass through some triangles
+    masked: wp.int32  # 1 if rays may pass through some triangles where their alpha is low
 
 
 @wp.struct
@@ -270,24 +270,51 @@ def passes(slot: Slot, lens: Lens, ray: Ray, hit: Hit) -> wp.bool:
 
 
 @wp.func
+def meet(ray: Ray, first: wp.vec3, second: wp.vec3, third: wp.vec3) -> Hit:
+    """Return where a ray hits a triangle (Moeller and Trumbore 1997); ``face`` is 0 if it does."""
+    hit = Hit()
+    hit.face = -1
+    a = second - first
+    b = third - first
+    across = wp.cross(ray.direction, b)
+    determinant = wp.dot(a, across)
+    if determinant == 0.0:
+        return hit
+    to = ray.origin - first
+    turn = wp.cross(to, a)
+    hit.u = wp.dot(to, across) / determinant
+    hit.v = wp.dot(ray.direction, turn) / determinant
+    hit.length = wp.dot(b, turn) / determinant
+    hit.normal = wp.normalize(wp.cross(a, b))
+    if hit.u >= 0.0 and hit.v >= 0.0 and hit.u + hit.v <= 1.0:
+        hit.face = 0
+    return hit
+
+
+@wp.func
 def trace(slot: Slot, lens: Lens, ray: Ray, near: wp.float32, far: wp.float32) -> Hit:
     """Return the first hit of a ray between two lengths on a triangle that it does not pass."""
     hit = Hit()
     hit.face = -1
-    start = near
-    for _layer in range(MAX_LAYERS):
-        query = wp.mesh_query_ray(slot.mesh, ray.origin + start * ray.direction, ray.direction, far - start)
-        if not query.result:
-            return hit
-        found = Hit()
-        found.face = query.face
-        found.length = start + query.t
-        found.u = query.v  # Warp counts the weights of the first and the second corner
-        found.v = 1.0 - query.u - query.v
-        found.normal = query.normal
-        if not passes(slot, lens, ray, found):
-            return found
-        start = found.length + wp.max(_BEYOND * found.length, _TINY)
+    query = wp.mesh_query_ray(slot.mesh, ray.origin + near * ray.direction, ray.direction, far - near)
+    if query.result:
+        hit.face = query.face
+        hit.length = near + query.t
+        hit.u = query.v  # Warp counts the weights of the first and the second corner
+        hit.v = 1.0 - query.u - query.v
+        hit.normal = query.normal
+    if slot.passable == wp.uint64(0):
+        return hit
+    nearest = wp.where(hit.face >= 0, hit.length, far)
+    boxes = wp.bvh_query_ray(slot.passable, ray.origin, ray.direction)
+    row = wp.int32(0)
+    while wp.bvh_query_next(boxes, row):
+        found = meet(ray, slot.corners[row, 0], slot.corners[row, 1], slot.corners[row, 2])
+        if found.face >= 0 and found.length >= near and found.length < nearest:
+            found.face = slot.faces[row]
+            if not passes(slot, lens, ray, found):
+                hit = found
+                nearest = found.length
     return hit
 
 

@@ -19,7 +19,7 @@ from gym_batchnav.render.textures import SRGB_DECODE, SRGB_ENCODE, texture_size
 from gym_batchnav.render.warp import kernels
 from gym_batchnav.render.warp.device import stream, warp_device
 from gym_batchnav.scene.categories import SemanticIds
-from gym_batchnav.scene.scene import Scene
+from gym_batchnav.scene.scene import MASK, Scene
 from gym_batchnav.system.process import Claim, claim_process
 
 _KINDS: dict[str, Any] = {
@@ -36,7 +36,9 @@ class Geometry:
     """The triangles of a scene as Warp takes them."""
 
     points: np.ndarray  # [V, 3] float32, metres
-    triangles: np.ndarray  # [3 T] int32
+    triangles: np.ndarray  # [3 T] int32; those that rays may pass have no area
+    passable: np.ndarray  # [P] int32, the numbers of triangles that rays may pass
+    corners: np.ndarray  # [P, 3, 3] float32, their corners
     objects: np.ndarray  # [T] int32, numbers that the sensor "semantic" draws
     single_sided: np.ndarray  # [T] uint8
     masked: bool  # whether rays may pass through some triangles
@@ -49,9 +51,11 @@ class GeometryPreparer:
 
     Attributes:
         semantic_ids: What the sensor ``"semantic"`` draws.
+        cull: Whether rays pass through single-sided triangles from behind.
     """
 
     semantic_ids: SemanticIds
+    cull: bool
 
     def __call__(self, scene: Scene) -> Geometry:
         """Return the triangles of a scene, or one without an area if it has none.
@@ -61,13 +65,26 @@ class GeometryPreparer:
         """
         check_triangles(scene)
         points = np.ascontiguousarray(scene.vertices, np.float32)
-        triangles = np.ascontiguousarray(scene.triangles, np.int32).reshape(-1)
+        triangles = np.array(scene.triangles, np.int32)
+        single_sided = ~scene.materials.double_sided[scene.triangle_material]
+        passes = scene.materials.alpha_mode[scene.triangle_material] == MASK
+        passes |= single_sided & self.cull
+        corners = points[triangles[passes]]
+        triangles[passes, 1:] = triangles[passes, :1]
         if not len(triangles):
             points = np.zeros((3, 3), np.float32)
-            triangles = np.arange(3, dtype=np.int32)
+            triangles = np.arange(3, dtype=np.int32)[None]
         objects = np.ascontiguousarray(self.semantic_ids.of_triangles(scene), np.int32)
-        single_sided = (~scene.materials.double_sided[scene.triangle_material]).astype(np.uint8)
-        return Geometry(points, triangles, objects, single_sided, is_masked(scene), scene.bounds)
+        return Geometry(
+            points,
+            triangles.reshape(-1),
+            np.flatnonzero(passes).astype(np.int32),
+            corners,
+            objects,
+            single_sided.astype(np.uint8),
+            is_masked(scene),
+            scene.bounds,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +93,9 @@ class _Shape:
 
     geometry: Geometry
     mesh: wp.Mesh
+    passable: wp.Bvh | None
+    faces: wp.array
+    corners: wp.array
     objects: wp.array
     single_sided: wp.array
     surfaces: dict[int, tuple[wp.array, wp.array, wp.array, int]] = field(default_factory=dict)
@@ -108,7 +128,7 @@ class WarpRenderer:
         self.warp_device = warp_device()
         self.device = f"{self.warp_device.name} with Warp"
         self._keys: dict[tuple[SceneLibrary, Any], int] = {}
-        self._shapes: dict[tuple[SceneLibrary, int], _Shape] = {}
+        self._shapes: dict[tuple[SceneLibrary, int, bool], _Shape] = {}
         self._tables: dict[tuple[SceneLibrary, bool, int, bool], _Table] = {}
         self._closed = False
 
@@ -162,7 +182,7 @@ class WarpRenderer:
         key = (library, cull, size, masked_only)
         table = self._tables.get(key)
         if table is None or table.generation != library.generation:
-            shapes = [self._shape(library, slot) for slot in range(library.num_slots)]
+            shapes = [self._shape(library, slot, cull) for slot in range(library.num_slots)]
             rows = [self._row(library, slot, shape, *key[1:]) for slot, shape in enumerate(shapes)]
             slots = wp.array(rows, dtype=kernels.Slot, device=self.warp_device)
             filled = np.array([shape is not None for shape in shapes])
@@ -171,19 +191,24 @@ class WarpRenderer:
             self._tables[key] = table
         return table
 
-    def _shape(self, library: SceneLibrary, slot: int) -> _Shape | None:
+    def _shape(self, library: SceneLibrary, slot: int, cull: bool) -> _Shape | None:
         """Return the scene in a slot on the device, or None if the slot is empty; what was there before is released."""
         ids = self.semantic_ids if library is self.library else SemanticIds()  # a whole body has one id
-        geometry = self._prepared(library, slot, GeometryPreparer(ids))
-        shape = self._shapes.pop((library, slot), None)
+        geometry = self._prepared(library, slot, GeometryPreparer(ids, cull))
+        shape = self._shapes.pop((library, slot, cull), None)
         if geometry is None:
             return None
         if shape is None or shape.geometry is not geometry:
             mesh = wp.Mesh(self.upload(geometry.points, wp.vec3), self.upload(geometry.triangles, wp.int32))
-            shape = _Shape(
-                geometry, mesh, self.upload(geometry.objects, wp.int32), self.upload(geometry.single_sided, wp.uint8)
-            )
-        self._shapes[library, slot] = shape
+            corners = self.upload(geometry.corners, wp.vec3)
+            tree = None
+            if len(geometry.corners):
+                low, high = (self.upload(bound(geometry.corners, axis=1), wp.vec3) for bound in (np.min, np.max))
+                tree = wp.Bvh(low, high)
+            faces, objects = (self.upload(one, wp.int32) for one in (geometry.passable, geometry.objects))
+            single_sided = self.upload(geometry.single_sided, wp.uint8)
+            shape = _Shape(geometry, mesh, tree, faces, corners, objects, single_sided)
+        self._shapes[library, slot, cull] = shape
         return shape
 
     def _row(
@@ -194,6 +219,10 @@ class WarpRenderer:
         if shape is None:
             return row
         row.mesh = shape.mesh.id
+        if shape.passable is not None:
+            row.passable = shape.passable.id
+            row.faces = shape.faces
+            row.corners = shape.corners
         row.objects = shape.objects
         row.masked = int(shape.geometry.masked)
         if cull and shape.geometry.single_sided.any():
@@ -430,5 +459,5 @@ def _with_channels(picture: Any) -> Any:
 
 def _arrays_of(shape: _Shape) -> list[wp.array]:
     """Return the arrays of a scene on the device."""
-    arrays = [shape.mesh.points, shape.mesh.indices, shape.objects, shape.single_sided]
+    arrays = [shape.mesh.points, shape.mesh.indices, shape.objects, shape.single_sided, shape.faces, shape.corners]
     return arrays + [array for surface in shape.surfaces.values() for array in surface[:3]]
