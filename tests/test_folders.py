@@ -9,9 +9,7 @@ from pathlib import Path
 
 import pytest
 
-import gym_batchnav
-
-PACKAGE = Path(gym_batchnav.__file__).parent
+PACKAGE = Path(__file__).parents[1] / "gym_batchnav"  # the sources, whose assets are beside them
 # What else has to go with a folder: pieces of other files.
 PIECES = {
     "mapping": {

@@ -204,8 +204,9 @@ class EnvConfig:
             ``{"rgb": GaussianNoise(0.1), "depth": RedwoodNoise()}``; see ``gym_batchnav.noise``.
         sensor_timing: When sensors read and when their readings arrive, by name like ``sensor_noise``:
             ``{"rgb": SensorTiming(period=4, latency=1)}``. Tasks and measures read sensors without delay.
-        renderer: ``"auto"`` (OpenGL on a GPU, Embree otherwise), ``"opengl"``, ``"embree"``, or the Renderer of another
-            batch with the same ``library``; the batch that made a renderer closes it.
+        renderer: ``"auto"`` (Warp on an NVIDIA GPU, OpenGL on another, Embree otherwise), ``"warp"``, ``"opengl"``,
+            ``"embree"``, or the Renderer of another batch with the same ``library``; the batch that made a renderer
+            closes it.
         autoreset_mode: ``"next_step"``, ``"same_step"``, ``"disabled"`` or Gymnasium's enum.
         max_episode_steps: An episode that has not ended after this many actions is truncated.
         navmesh_settings: Size and abilities of the agent for which navmeshes are built. By default, a navmesh beside a

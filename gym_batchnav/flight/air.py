@@ -283,7 +283,7 @@ def box_faces(low: np.ndarray, high: np.ndarray) -> np.ndarray:
     """Return the faces of a box as triangles [12, 3, 3] float32."""
     places = np.array([[x, y, z] for x in (0, 1) for y in (0, 1) for z in (0, 1)])
     quads = np.where(places, high, low).astype(np.float32)[np.array(_QUADS)]
-    return np.concatenate([quads[:, [0, 1, 2]], quads[:, [0, 2, 3]]])
+    return np.ascontiguousarray(np.concatenate([quads[:, [0, 1, 2]], quads[:, [0, 2, 3]]]))
 
 
 def check_surfaces(surfaces: Surfaces) -> None:

@@ -31,7 +31,8 @@ ODD = [  # limits that a follower could stumble over
 
 
 def follow(num_envs, actions, **keywords):
-    env = BatchNavEnv(num_envs, actions=actions, sensors=(), episodes=Episodes(order="once"), **keywords)
+    episodes = Episodes(keywords.pop("file", None), order="once")
+    env = BatchNavEnv(num_envs, actions=actions, sensors=(), episodes=episodes, **keywords)
     episodes = evaluate(env, ShortestPathAgent())
     env.close()
     return episodes
@@ -52,7 +53,7 @@ def test_the_follower_in_all_apartments(actions, sliding, tmp_path: Path):
         navmesh = NavMesh.load(scene.with_suffix(".navmesh"))
         sampled[f"{name}.glb"] = sample_episodes(navmesh, 125, np.random.default_rng([2, index]))
     write_episodes(sampled, tmp_path / "sampled.json.gz")
-    episodes = follow(250, actions, sliding=sliding, episode_file=tmp_path / "sampled.json.gz")
+    episodes = follow(250, actions, sliding=sliding, file=tmp_path / "sampled.json.gz")
     assert len(episodes) == 1000 and episodes.success.all() and episodes.spl.mean() > 0.97
 
 

@@ -24,6 +24,7 @@ from scans import write_hm3d, write_mp3d
 from fuzzing import mutators
 from gym_batchnav.collect.collector import collect
 from gym_batchnav.env.batch import BatchNavEnv
+from gym_batchnav.env.config import Scenes
 from gym_batchnav.env.replay import RecordWorlds
 from gym_batchnav.episodes.habitat import write_episodes
 from gym_batchnav.episodes.sampling import sample_episodes
@@ -100,10 +101,8 @@ def write_samples(folder: Path) -> None:
     _write_episodes(folder / "episodes", room)
     _write_policies(folder / "policy")
     save_glb(room, folder / "cache" / "room.glb")
-    BatchNavEnv(
-        2, scenes=str(folder / "cache" / "room.glb"), episodes=5,
-        sensors=(), renderer="embree",
-    ).close()  # fmt: skip
+    scenes = Scenes(str(folder / "cache" / "room.glb"), cache_dir=folder / "cache" / "entries")
+    BatchNavEnv(2, scenes=scenes, episodes=5, sensors=(), renderer="embree").close()
     _write_dataset(folder / "dataset", room)
     _write_annotations(folder / "annotations", room)
     _write_log(folder / "log", room)

@@ -19,6 +19,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from gym_batchnav.env.batch import BatchNavEnv
+from gym_batchnav.env.config import Scenes
 from gym_batchnav.env.replay import replay
 from gym_batchnav.geometry import Camera
 from gym_batchnav.navmesh.mesh import NavMesh
@@ -37,10 +38,9 @@ FAILED = "failed"
 
 def exercise(scenes: object, folder: Path, **keywords: object) -> None:
     """Walk and draw in scenes: build what is missing, two episodes, three steps, pictures of all sensors."""
-    env = BatchNavEnv(
-        2, scenes=scenes, sensors=("depth", "rgb", "semantic"), camera=Camera(16, 16), renderer="embree",
-        episodes=4, **keywords,
-    )  # fmt: skip
+    cameras = {"sensors": ("depth", "rgb", "semantic"), "camera": Camera(16, 16), "renderer": "embree"}
+    scenes = Scenes(scenes, cache_dir=folder / "entries")
+    env = BatchNavEnv(2, scenes=scenes, **{**cameras, "episodes": 4, **keywords})
     try:
         observations, _ = env.reset(seed=0)
         for actions in ([1, 2], [3, 1], [1, 1], [0, 1]):

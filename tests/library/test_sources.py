@@ -1,5 +1,6 @@
 """The values of ``scenes=``, the order and names of their scenes; and the cache never returns an outdated scene."""
 
+import functools
 import json
 import os
 from pathlib import Path
@@ -166,6 +167,7 @@ def count_loads(monkeypatch):
     for maker in ("load_scene", "generate_scene"):
         original = getattr(recipes, maker)
 
+        @functools.wraps(original)  # the options of a scene are the keywords of its maker
         def counted(*arguments, original=original, **keywords):
             made.append(arguments)
             return original(*arguments, **keywords)

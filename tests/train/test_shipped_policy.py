@@ -5,6 +5,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from gym_batchnav.env.batch import BatchNavEnv  # noqa: E402
+from gym_batchnav.env.config import Scenes  # noqa: E402
 from gym_batchnav.evaluation.agents import RandomAgent  # noqa: E402
 from gym_batchnav.evaluation.comparison import SMALL_HOMES  # noqa: E402
 from gym_batchnav.evaluation.evaluate import evaluate  # noqa: E402
@@ -51,7 +52,7 @@ def test_a_scan_tells_in_the_apartments():
 def test_colours_tell_in_homes_that_it_never_saw():
     policy, about = load_policy(assets_dir() / "pointnav_rgb.safetensors")
     assert about.sensors == ("rgb",)
-    env = BatchNavEnv(48, episodes=4, scenes=SMALL_HOMES[:12], **about.env_keywords())
+    env = BatchNavEnv(48, episodes=4, scenes=Scenes(SMALL_HOMES[:12], resident=12), **about.env_keywords())
     sees, blind = (evaluate(env, PolicyAgent(one)) for one in (policy, load_policy(BLIND)[0]))
     env.close()
     assert sees.spl.mean() >= blind.spl.mean() + 0.1
