@@ -13,7 +13,7 @@ from gym_batchnav.render.bodies import body_spheres
 from gym_batchnav.render.checks import check_main_memory, check_target, closed_error
 from gym_batchnav.render.embree.device import TreePreparer, shared_embree
 from gym_batchnav.render.embree.target import EmbreeTarget, SlotTable
-from gym_batchnav.render.records import SurfacePreparer
+from gym_batchnav.render.records import Preparations, SurfacePreparer
 from gym_batchnav.scene.categories import SemanticIds
 from gym_batchnav.system.process import Claim, claim_process
 
@@ -47,7 +47,7 @@ class EmbreeRenderer:
         self.embree = shared_embree()
         self.device = processor_name()
         self._closed = False
-        self._keys: dict[tuple[SceneLibrary, TreePreparer | SurfacePreparer], int] = {}
+        self._preparations = Preparations()
         self._tables: dict[tuple[SceneLibrary, int, int], SlotTable] = {}
         self._generations = self._current_generations()  # at which the tables were filled
         self.spheres = _spheres(bodies)
@@ -80,7 +80,7 @@ class EmbreeRenderer:
 
     def tree_key(self, cull: bool) -> int:
         """Return the library's key of the ray trees."""
-        return self._prepare(self.library, self._tree_preparer(self.library, cull))[0]
+        return self._preparations.keys(self.library, self._tree_preparer(self.library, cull))[0]
 
     def slot_table(self, library: SceneLibrary, cull: bool, size: int, masked_only: bool) -> SlotTable:
         """Return the table of slots that kernels read, shared by targets with the same requirements.
@@ -92,8 +92,8 @@ class EmbreeRenderer:
             masked_only: Whether only scenes with masked materials need surfaces.
         """
         full = SurfacePreparer(size, masked_only=False)
-        surfaces = full if (library, full) in self._keys else SurfacePreparer(size, masked_only)
-        tree, surface = self._prepare(library, self._tree_preparer(library, cull), surfaces)
+        surfaces = full if self._preparations.has(library, full) else SurfacePreparer(size, masked_only)
+        tree, surface = self._preparations.keys(library, self._tree_preparer(library, cull), surfaces)
         key = (library, tree, surface)
         if key not in self._tables:
             self._tables[key] = SlotTable(library, tree, surface)
@@ -115,13 +115,6 @@ class EmbreeRenderer:
         """Return the preparer of ray trees; a body's triangles need no ids, since the whole body has one."""
         return TreePreparer(self.embree, cull, self.semantic_ids if library is self.library else SemanticIds())
 
-    def _prepare(self, library: SceneLibrary, *preparers: TreePreparer | SurfacePreparer) -> list[int]:
-        """Register preparers with a library, once for all targets, and return their keys."""
-        new = [one for one in preparers if (library, one) not in self._keys]
-        for preparer, key in zip(new, library.add_preparers(new), strict=True):
-            self._keys[library, preparer] = key
-        return [self._keys[library, one] for one in preparers]
-
     def check_open(self) -> None:
         """Raise RuntimeError once the renderer is closed."""
         if self._closed:
@@ -130,11 +123,9 @@ class EmbreeRenderer:
     def close(self) -> None:
         """Release every scene; targets of this renderer can no longer draw. Idempotent."""
         self._closed = True
-        for (library, _), key in self._keys.items():
-            library.remove_preparer(key)
+        self._preparations.release()
         for table in self._tables.values():
             table.clear()  # targets may keep the tables
-        self._keys.clear()
         self._tables.clear()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import sys
 from contextlib import AbstractContextManager, nullcontext
@@ -26,7 +25,6 @@ def warp_device() -> Any:
     LOCAL_RANK is torchrun's: worker i uses the i-th device, counted round robin if there are more workers.
     """
     if not has_nvidia_device():
-        _start()
         return wp.get_device("cpu")
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
     if cuda is not None and cuda.is_initialized():
@@ -36,10 +34,16 @@ def warp_device() -> Any:
 
 def check_cuda() -> None:
     """Raise RuntimeError, by the environment's keyword, unless pictures can stay on an NVIDIA device."""
-    if importlib.util.find_spec("torch") is None:
-        raise RuntimeError("obs_device='cuda' needs torch: install it, or use obs_device='cpu'")
     if not has_nvidia_device():
         raise RuntimeError("obs_device='cuda': Warp finds no NVIDIA device: use obs_device='cpu'")
+    try:
+        import torch
+    except ImportError as error:
+        raise RuntimeError(f"obs_device='cuda' needs torch ({error}): install it, or use obs_device='cpu'") from error
+    if not torch.cuda.is_available():
+        raise RuntimeError(
+            "obs_device='cuda': this torch has no CUDA: install a build with it, or use obs_device='cpu'"
+        )
 
 
 def stream(device: Any, of_torch: bool) -> AbstractContextManager[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 import warp as wp
@@ -14,7 +15,7 @@ from gym_batchnav.render.api import SENSOR_FORMATS, InFlight
 from gym_batchnav.render.bodies import BodyViews, body_spheres
 from gym_batchnav.render.checks import check_rigid, check_slots, check_target, closed_error
 from gym_batchnav.render.optics import brightness, camera_optics, light_directions, ray_table
-from gym_batchnav.render.records import Surface, SurfacePreparer, check_triangles, is_masked
+from gym_batchnav.render.records import Preparations, Surface, SurfacePreparer, check_triangles, is_masked
 from gym_batchnav.render.textures import SRGB_DECODE, SRGB_ENCODE, texture_size
 from gym_batchnav.render.warp import kernels
 from gym_batchnav.render.warp.device import stream, warp_device
@@ -127,8 +128,9 @@ class WarpRenderer:
         self.claim = Claim("this Warp renderer")
         self.warp_device = warp_device()
         self.device = f"{self.warp_device.name} with Warp"
-        self._keys: dict[tuple[SceneLibrary, Any], int] = {}
-        self._shapes: dict[tuple[SceneLibrary, int, bool], _Shape] = {}
+        self._preparations = Preparations()
+        # They live as long as a table has them.
+        self._shapes: WeakValueDictionary[tuple[SceneLibrary, int, bool], _Shape] = WeakValueDictionary()
         self._tables: dict[tuple[SceneLibrary, bool, int, bool], _Table] = {}
         self._closed = False
 
@@ -180,40 +182,40 @@ class WarpRenderer:
             masked_only: Whether only scenes with masked materials need surfaces.
         """
         key = (library, cull, size, masked_only)
+        ids = self.semantic_ids if library is self.library else SemanticIds()  # a whole body has one id
+        preparers = (GeometryPreparer(ids, cull), SurfacePreparer(size, masked_only))
+        geometry, surface = self._preparations.keys(library, *preparers)
         table = self._tables.get(key)
         if table is None or table.generation != library.generation:
-            shapes = [self._shape(library, slot, cull) for slot in range(library.num_slots)]
-            rows = [self._row(library, slot, shape, *key[1:]) for slot, shape in enumerate(shapes)]
+            shapes = [self._shape(library, slot, cull, geometry) for slot in range(library.num_slots)]
+            rows = [self._row(shape, cull, size, library.prepared(slot, surface)) for slot, shape in enumerate(shapes)]
             slots = wp.array(rows, dtype=kernels.Slot, device=self.warp_device)
             filled = np.array([shape is not None for shape in shapes])
             bounds = np.stack([np.zeros((2, 3)) if shape is None else shape.geometry.bounds for shape in shapes])
             table = _Table(library.generation, slots, filled, body_spheres(bounds), shapes)
-            self._tables[key] = table
+            # Tables of before would keep scenes that have left.
+            current = {one: held for one, held in self._tables.items() if held.generation == one[0].generation}
+            self._tables = {**current, key: table}
         return table
 
-    def _shape(self, library: SceneLibrary, slot: int, cull: bool) -> _Shape | None:
-        """Return the scene in a slot on the device, or None if the slot is empty; what was there before is released."""
-        ids = self.semantic_ids if library is self.library else SemanticIds()  # a whole body has one id
-        geometry = self._prepared(library, slot, GeometryPreparer(ids, cull))
-        shape = self._shapes.pop((library, slot, cull), None)
-        if geometry is None:
-            return None
-        if shape is None or shape.geometry is not geometry:
-            mesh = wp.Mesh(self.upload(geometry.points, wp.vec3), self.upload(geometry.triangles, wp.int32))
-            corners = self.upload(geometry.corners, wp.vec3)
-            tree = None
-            if len(geometry.corners):
-                low, high = (self.upload(bound(geometry.corners, axis=1), wp.vec3) for bound in (np.min, np.max))
-                tree = wp.Bvh(low, high)
-            faces, objects = (self.upload(one, wp.int32) for one in (geometry.passable, geometry.objects))
-            single_sided = self.upload(geometry.single_sided, wp.uint8)
-            shape = _Shape(geometry, mesh, tree, faces, corners, objects, single_sided)
-        self._shapes[library, slot, cull] = shape
+    def _shape(self, library: SceneLibrary, slot: int, cull: bool, key: int) -> _Shape | None:
+        """Return the scene in a slot on the device, or None if the slot is empty."""
+        geometry = library.prepared(slot, key)
+        shape = self._shapes.get((library, slot, cull))
+        if geometry is None or (shape is not None and shape.geometry is geometry):
+            return None if geometry is None else shape
+        mesh = wp.Mesh(self.upload(geometry.points, wp.vec3), self.upload(geometry.triangles, wp.int32))
+        corners = self.upload(geometry.corners, wp.vec3)
+        tree = None
+        if len(geometry.corners):
+            low, high = (self.upload(bound(geometry.corners, axis=1), wp.vec3) for bound in (np.min, np.max))
+            tree = wp.Bvh(low, high)
+        faces, objects = (self.upload(one, wp.int32) for one in (geometry.passable, geometry.objects))
+        single_sided = self.upload(geometry.single_sided, wp.uint8)
+        shape = self._shapes[library, slot, cull] = _Shape(geometry, mesh, tree, faces, corners, objects, single_sided)
         return shape
 
-    def _row(
-        self, library: SceneLibrary, slot: int, shape: _Shape | None, cull: bool, size: int, masked_only: bool
-    ) -> Any:
+    def _row(self, shape: _Shape | None, cull: bool, size: int, surface: Surface | None) -> Any:
         """Return a slot's record for the kernel."""
         row = kernels.Slot()
         if shape is None:
@@ -227,17 +229,11 @@ class WarpRenderer:
         row.masked = int(shape.geometry.masked)
         if cull and shape.geometry.single_sided.any():
             row.single_sided = shape.single_sided
-        if row.masked or not masked_only:
+        if surface is not None:
             if size not in shape.surfaces:
-                shape.surfaces[size] = self._surface(self._prepared(library, slot, SurfacePreparer(size, masked_only)))
+                shape.surfaces[size] = self._surface(surface)
             row.triangles, row.materials, row.texels, row.num_textures = shape.surfaces[size]
         return row
-
-    def _prepared(self, library: SceneLibrary, slot: int, preparer: Any) -> Any:
-        """Return what the library's loader prepares of a scene from now on; None for an empty slot."""
-        if (library, preparer) not in self._keys:
-            self._keys[library, preparer] = library.add_preparers([preparer])[0]
-        return library.prepared(slot, self._keys[library, preparer])
 
     def _surface(self, surface: Surface) -> tuple[wp.array, wp.array, wp.array, int]:
         """Return records, materials and texels on the device, and the number of textures."""
@@ -262,11 +258,8 @@ class WarpRenderer:
     def close(self) -> None:
         """Release every scene; targets of this renderer can no longer draw. Idempotent."""
         self._closed = True
-        for (library, _), key in self._keys.items():
-            library.remove_preparer(key)
-        self._keys.clear()
+        self._preparations.release()
         self._tables.clear()
-        self._shapes.clear()
 
 
 @dataclass(frozen=True, eq=False)
@@ -302,6 +295,8 @@ class WarpTarget:
         self._camera = camera
         self._sensors = sensors
         self._to_torch = device == "cuda"
+        for library in filter(None, (renderer.library, renderer.bodies)):
+            self._table(library)  # so that scenes are prepared and refused now
         self._lens = _lens(camera, sensors, renderer.warp_device)
         shape = (num_views, camera.height, camera.width)
         self._sets = [
@@ -373,19 +368,24 @@ class WarpTarget:
         """Raise ValueError unless the slots and the shapes and types of both arrays are valid."""
         check_slots(slots, views, self._renderer.library.num_slots, self.num_views)
 
+    def _table(self, library: SceneLibrary) -> _Table:
+        """Return the slots of a library as this target's kernel reads them."""
+        camera = self._camera
+        return self._renderer.table(library, camera.cull_backfaces, texture_size(camera), "rgb" not in self._sensors)
+
     def _draw(self, slots: np.ndarray, views: np.ndarray, bodies: BodyViews) -> None:
         """Launch the kernel for all views."""
         renderer = self._renderer
         camera = self._camera
         colored = "rgb" in self._sensors
-        scenes = renderer.table(renderer.library, camera.cull_backfaces, texture_size(camera), not colored)
+        scenes = self._table(renderer.library)
         if not scenes.filled[slots].all():
             empty = np.asarray(slots)[~scenes.filled[slots]][0]
             raise ValueError(f"slot {empty} of the scene library is empty: load a scene into it")
         shapes = scenes
         moving = kernels.Bodies()
         if renderer.bodies is not None:
-            shapes = renderer.table(renderer.bodies, camera.cull_backfaces, texture_size(camera), not colored)
+            shapes = self._table(renderer.bodies)
             moving = self._moving(bodies, len(slots), shapes.spheres)
         pictures = kernels.Pictures()
         for sensor, picture in self._sets[self._next_set].items():
