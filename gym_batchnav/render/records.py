@@ -7,8 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from gym_batchnav.library.library import SceneLibrary
-from gym_batchnav.library.loader import Preparer
 from gym_batchnav.render.textures import TexturePool, build_texture_pool, material_factors, texture_coordinates
 from gym_batchnav.scene.scene import MASK, NEAREST, Scene
 from gym_batchnav.system.jit import ENTRY, SMALL
@@ -95,30 +93,6 @@ class SurfacePreparer:
     def __call__(self, scene: Scene) -> Surface | None:
         """Return the surface of a scene, or None if no kernel reads it."""
         return build_surface(scene, self.size) if is_masked(scene) or not self.masked_only else None
-
-
-class Preparations:
-    """What a renderer has libraries prepare of each scene: every preparer is registered once, for all targets."""
-
-    def __init__(self) -> None:
-        self._keys: dict[tuple[SceneLibrary, Preparer], int] = {}
-
-    def has(self, library: SceneLibrary, preparer: Preparer) -> bool:
-        """Return whether a preparer is registered with a library."""
-        return (library, preparer) in self._keys
-
-    def keys(self, library: SceneLibrary, *preparers: Preparer) -> list[int]:
-        """Return the library's keys of preparers, which are registered now if they were not."""
-        new = [one for one in preparers if (library, one) not in self._keys]
-        for preparer, key in zip(new, library.add_preparers(new), strict=True):
-            self._keys[library, preparer] = key
-        return [self._keys[library, one] for one in preparers]
-
-    def release(self) -> None:
-        """Remove all preparers from their libraries."""
-        for (library, _), key in self._keys.items():
-            library.remove_preparer(key)
-        self._keys.clear()
 
 
 def is_masked(scene: Scene) -> bool:

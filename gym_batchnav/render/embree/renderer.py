@@ -13,7 +13,8 @@ from gym_batchnav.render.bodies import body_spheres
 from gym_batchnav.render.checks import check_main_memory, check_target, closed_error
 from gym_batchnav.render.embree.device import TreePreparer, shared_embree
 from gym_batchnav.render.embree.target import EmbreeTarget, SlotTable
-from gym_batchnav.render.records import Preparations, SurfacePreparer
+from gym_batchnav.render.preparations import Preparations
+from gym_batchnav.render.records import SurfacePreparer
 from gym_batchnav.scene.categories import SemanticIds
 from gym_batchnav.system.process import Claim, claim_process
 

@@ -15,7 +15,8 @@ from gym_batchnav.render.api import SENSOR_FORMATS, InFlight
 from gym_batchnav.render.bodies import BodyViews, body_spheres
 from gym_batchnav.render.checks import check_rigid, check_slots, check_target, closed_error
 from gym_batchnav.render.optics import brightness, camera_optics, light_directions, ray_table
-from gym_batchnav.render.records import Preparations, Surface, SurfacePreparer, check_triangles, is_masked
+from gym_batchnav.render.preparations import Preparations
+from gym_batchnav.render.records import Surface, SurfacePreparer, check_triangles, is_masked
 from gym_batchnav.render.textures import SRGB_DECODE, SRGB_ENCODE, texture_size
 from gym_batchnav.render.warp import kernels
 from gym_batchnav.render.warp.device import stream, warp_device
