@@ -203,6 +203,20 @@ def test_links_lead_to_files_and_headings():
             assert not anchor or anchor in anchors[place], (name_of(page), link)
 
 
+def test_links_of_the_readme_are_absolute_and_lead_to_files():
+    urls = dict(re.findall(r'^(\w+) = "(https://\S+)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE))
+    raw = urls["Repository"].replace("github.com", "raw.githubusercontent.com") + "/main/"
+    places = {f"{urls['Repository']}/blob/main/": "", urls["Documentation"]: "docs/", raw: ""}
+    links = re.findall(r"\]\(([^)\s]+)\)", (ROOT / "README.md").read_text())
+    assert len(links) > 20
+    for link in links:
+        assert "://" in link
+        for prefix, folder in places.items():
+            if link.startswith(prefix):
+                path = folder + link.removeprefix(prefix)
+                assert (ROOT / (f"{path.rstrip('/')}.md" if folder else path)).is_file(), link
+
+
 def test_the_architecture_page_names_files_that_exist():
     names = set(re.findall(r"`([\w/]+(?:\.py|/))`", (ROOT / "docs" / "architecture.md").read_text()))
     homes = [ROOT, ROOT / "gym_batchnav"]
