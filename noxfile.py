@@ -167,7 +167,7 @@ def jax(session: nox.Session) -> None:
 
 @nox.session
 def fresh(session: nox.Session) -> None:
-    """Whatever pip chooses today, without constraints: a minute of training, and an evaluation."""
+    """Train for a minute and evaluate with the versions that pip chooses today, without constraints."""
     env = {"PIP_CONSTRAINT": "", "NUMBA_CACHE_DIR": str(Path(session.create_tmp()).absolute() / "numba")}
     session.install(".[train]", env=env)
     run, report = (str(Path(session.create_tmp()).absolute() / name) for name in ("run", "report"))

@@ -1,10 +1,10 @@
-"""What takes hours, or needs what a change does not touch: ``bash .ci/long``.
+"""Checks that take hours, or that need what a change does not touch: ``bash .ci/long``.
 
     bash .ci/long                # all jobs
     bash .ci/long fresh fuzz     # some of them
     bash .ci/long --list
 
-Most jobs are sessions of the noxfile, each with an environment of its own. They need the interpreter that they name.
+Most jobs are sessions of the noxfile, each with a separate environment. They need the interpreter that they name.
 """
 
 from __future__ import annotations
@@ -58,6 +58,8 @@ class Long(Check):
             Stage("properties", "the tests by Hypothesis, with many new examples",
                   partial(self._tests, "properties", "-m", "hypothesis", profile="thorough"), ("install",)),
             Stage("fuzz", "ten thousand damaged files", self._fuzz, ("install",)),
+            Stage("faults", "ten faults planted in each folder of the package: which of them its tests notice",
+                  self._faults, ("install",)),
             Stage("speed", "starting times and promised speeds, judged; on a machine with nothing else to do",
                   self._speed, ("install",)),
             *(Stage(name, title, partial(self._nox, name), ("tools",)) for name, title in SESSIONS.items()),
@@ -79,6 +81,11 @@ class Long(Check):
     def _fuzz(self) -> None:
         fuzz = ("-m", "fuzzing", "--count", "10000", "--keep", str(self.work / "fuzz-failures"))
         self.command(self.bin("python"), *fuzz, cwd=ROOT / "tests")
+
+    def _faults(self) -> None:
+        folders = [path.parent.name for path in sorted((ROOT / "gym_batchnav").glob("*/__init__.py"))]
+        faults = partial(self.command, self.bin("python"), ".ci/faults.py", "--folders")
+        self.all_of(*(partial(faults, folder) for folder in folders))
 
     def _speed(self) -> None:
         self.all_of(

@@ -29,7 +29,7 @@ FLAKY = ROOT / ".ci" / "flaky.txt"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "gym_batchnav-ci"
 DATA = Path(os.environ.get("GYM_BATCHNAV_TEST_DATA", ROOT.parent / "shared"))
 MAX_SECONDS = 3600.0  # of one command: a hang, not a slow machine
-MAX_REPEATS = 10  # more failed tests are no accident, and are not repeated
+MAX_REPEATS = 10  # more failed tests are not an accident, and are not repeated
 SHOWN = 12  # reasons of skipped tests in the summary
 
 
@@ -68,7 +68,7 @@ class Stage(NamedTuple):
 
 @dataclass
 class Report:
-    """What is said in the end."""
+    """Outcomes that the end of a check prints."""
 
     passed: list[str] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
@@ -292,7 +292,7 @@ class Check:
             raise FailedStage(Problem(f"exit code {code} of {words[0].rpartition('/')[2]}", shlex.join(words)))
 
     def _code_of(self, words: Sequence[str], cwd: Path, env: Mapping[str, str]) -> int:
-        """Run a command in a process group of its own, which is killed if it hangs; return its exit code."""
+        """Run a command in a new process group, which is killed if it hangs; return its exit code."""
         print(f"+ {shlex.join(words)}")
         with subprocess.Popen(
             words, cwd=cwd, env={**self.env, **env}, stdin=subprocess.DEVNULL, start_new_session=True

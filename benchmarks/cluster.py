@@ -49,7 +49,7 @@ SIZES = (256, 4096)  # episodes of a working shard
 
 @dataclass(frozen=True)
 class Shard:
-    """What a shard on a node took.
+    """Time and memory of a shard on a node.
 
     Attributes:
         seconds: From the first line of the shard on.

@@ -9,11 +9,11 @@ cameras     two cameras, relative to one with as many pixels. The two look at th
             fields of view are narrow, so that nearly the same rays are traced: of a wide view the outer pixels see less
             each, and turned cameras would trace rays that are farther apart.
 colours     depth and RGB, relative to depth alone
-map         the sensor MapPath beside depth of 32 x 32 pixels
+map         the sensor MapPath in addition to depth of 32 x 32 pixels
 functional  calls of ``env.functional()`` relative to ``env.step``. Each call restores the given state and saves the
             next one, which costs about as much from an older state as from the last. Blind agents show that cost;
-            with images it is small beside drawing. "packed" also makes an array of every state and a checked state of
-            that array, as ``jax.pure_callback`` needs.
+            with images it is small compared with drawing. "packed" also makes an array of every state and a checked
+            state of that array, as ``jax.pure_callback`` needs.
 
 It exits with 1 where a bar is missed.
 """

@@ -1,9 +1,9 @@
-"""Frames/s beside other simulators that pip installs: MiniWorld, ViZDoom and PyBullet, each in a small indoor scene.
+"""Frames/s compared with other simulators that pip installs: MiniWorld, ViZDoom and PyBullet in small indoor scenes.
 
 python benchmarks/peers.py                       # all of them, about two minutes and 300 MB the first time
 python benchmarks/peers.py --only vizdoom --frames 4096 --rounds 7
 
-Each library has a virtual environment of its own, made in the cache folder when first needed. All of them draw the same
+Each library has a separate virtual environment, made in the cache folder when first needed. All of them draw the same
 number of frames of 64 x 64 RGB pixels, in turns; the figure is the median of the rounds. The others draw one frame a
 call, so as many processes of each run side by side as the machine has cores; ours is one process with as many threads.
 A library that cannot run is reported with the reason.
@@ -210,7 +210,7 @@ class Contender:
                 worker.wait()
 
     def _line(self, worker: subprocess.Popen[str], start: str) -> str:
-        """Return the rest of the next line with a prefix; libraries print lines of their own."""
+        """Return the rest of the next line with a prefix; libraries print other lines."""
         for line in worker.stdout:
             if line.startswith(start):
                 return line.removeprefix(start).strip()

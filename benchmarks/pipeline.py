@@ -1,11 +1,11 @@
-"""Where the time goes, stage by stage: PPO, and a model that learns from a stream, with what overlaps and what idles.
+"""Time by stage: PPO, and a model that learns from a stream, with what overlaps and what idles.
 
 python benchmarks/pipeline.py [--seconds 20] [--only ppo stream]
 
 Each stage has its wall-clock time and its processor time, that of all threads for PPO and that of the learner's thread
 for the stream; where other programs run, only the latter says what a stage costs. "idle" is the share of the time of
-all cores in which this process computes nothing. The last lines compare a learner beside its simulation with one that
-takes turns with it, in one run.
+all cores in which this process computes nothing. The last lines compare a learner that runs during the
+simulation with one that takes turns with it, in one run.
 """
 
 from __future__ import annotations
@@ -244,7 +244,7 @@ def measure_stream(num_envs: int, seconds: float, samples_per_frame: float) -> N
         for _ in range(6):
             rates = [steps_per_second(learner, batches, seconds / 12) for batches in (stream, turns)]
             ratios.append(rates[0] / rates[1])
-    print(f"  beside the simulation / in turns with it: {statistics.median(ratios):.2f} times as many minibatches/s")
+    print(f"  with the simulation / in turns with it: {statistics.median(ratios):.2f} times as many minibatches/s")
     env.close()
 
 

@@ -42,7 +42,7 @@ class Place:
 
 
 def places() -> list[Place]:
-    """Return the groups of scenes; each third-party scene is a group of its own, whose only bar is above blind."""
+    """Return the groups of scenes; each third-party scene is a separate group, whose only bar is above blind."""
     found = [
         Place("small homes (held out by the preset cpu)", SMALL_HOMES, 25, 0.93, 0.95),
         Place("homes of the default size", ("procedural:100000-100019",), 25, 0.90, 0.93),
@@ -96,7 +96,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("policies", nargs="+", help="policy files, or an agent such as mapper")
     parser.add_argument("--blind", type=Path, help="the blind policy; by default the shipped one")
-    parser.add_argument("--agents", default="blind", help="agents beside it, separated by commas; '' for none")
+    parser.add_argument("--agents", default="blind", help="agents to compare with, separated by commas; '' for none")
     parser.add_argument("--json", type=Path, help="also write all figures here")
     given = parser.parse_args()
     agents = tuple(filter(None, given.agents.split(",")))

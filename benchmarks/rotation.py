@@ -92,7 +92,7 @@ def throughput(seconds: float) -> list[Bar]:
 
 
 def busy(seconds: float) -> list[Bar]:
-    """Measure the steps per change of scene, relative to the requested steps, beside two busy processes."""
+    """Measure the steps per change of scene, relative to the requested steps, with two busy processes."""
     hogs = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
     try:
         env = BatchNavEnv(4, scenes=Scenes(resident=2, rotate_every=50), sensors=(), max_episode_steps=100)
@@ -113,8 +113,8 @@ def busy(seconds: float) -> list[Bar]:
     changes = stats["swaps"] - begun
     asked = stats["steps_per_change_requested"]
     ratio = count / max(changes, 1) / asked
-    print(f"beside two busy processes: {changes} changes in {count:,} steps, {ratio:.2f} times the {asked} asked for")
-    return [Bar("beside two busy processes, steps per change against those asked for", ratio, 4, at_most=True)]
+    print(f"with two busy processes: {changes} changes in {count:,} steps, {ratio:.2f} times the {asked} asked for")
+    return [Bar("with two busy processes, steps per change against those asked for", ratio, 4, at_most=True)]
 
 
 def memory(swaps: int = 200) -> list[Bar]:

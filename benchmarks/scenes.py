@@ -4,7 +4,7 @@ python benchmarks/scenes.py                          # 5 million triangles, 32 t
 python benchmarks/scenes.py --triangles 500000 --textures 4 --json
 
 Makes a GLB file of a building with noisy surfaces in a temporary folder, and loads it in child processes, so that each
-has a peak memory of its own. Kernels are compiled before. Bars for two free cores: prepared in 60 s, with a peak of
+has its own peak memory. Kernels are compiled before. Bars for two free cores: prepared in 60 s, with a peak of
 three times the content (geometry in the file's types and decoded textures), and the first frame after 3 s.
 """
 
@@ -258,13 +258,13 @@ def peak_bytes() -> int:
 
 
 def child(*arguments: str) -> dict[str, Any]:
-    """Run a part of this file in a process of its own."""
+    """Run a part of this file in a separate process."""
     command = [sys.executable, __file__, "--child", *arguments]
     return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout.splitlines()[-1])
 
 
 def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """Make the scan, prepare it and draw it, each in a process of its own."""
+    """Make the scan, prepare it and draw it, each in a separate process."""
     from gym_batchnav.library.warmup import warm_up
 
     file = folder / "scan.glb"

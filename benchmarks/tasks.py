@@ -78,7 +78,7 @@ class MeetingAgent:
 
 @dataclass(frozen=True)
 class Course:
-    """How a task is learned.
+    """Settings by which a task is learned.
 
     Attributes:
         task: The task.

@@ -1,4 +1,4 @@
-"""`gym-batchnav tune` beside the defaults, random search and Optuna's TPE: frames/s of the choice, and what it cost.
+"""`gym-batchnav tune` compared with the defaults, random search and Optuna's TPE: frames/s of the choice, and its cost.
 
 python benchmarks/tuning.py --runs runs.jsonl             # explore, then compare; about two hours on two cores
 python benchmarks/tuning.py --runs runs.jsonl --explore 0 # compare only, with the runs of before

@@ -1,4 +1,4 @@
-"""How much a window slows the batch that it shows.
+"""Slowdown of a batch that a window shows.
 
 Run it with `python benchmarks/window.py` and the extra [view]. Rounds with and without viewers alternate, so that other
 work on the machine hits both. The processor time that a frame takes in all threads is printed, too; on a busy machine

@@ -16,78 +16,52 @@ import gymnasium
 from gym_batchnav.env.ids import IDS
 
 if TYPE_CHECKING:
-    from gym_batchnav.actions.continuous import HolonomicActions as HolonomicActions
-    from gym_batchnav.actions.continuous import VelocityActions as VelocityActions
-    from gym_batchnav.actions.continuous import WaypointActions as WaypointActions
-    from gym_batchnav.actions.discrete import DiscreteActions as DiscreteActions
-    from gym_batchnav.actions.noise import LoCoBotNoise as LoCoBotNoise
-    from gym_batchnav.env.batch import BatchNavEnv as BatchNavEnv
-    from gym_batchnav.env.config import Episodes as Episodes
-    from gym_batchnav.env.config import Scenes as Scenes
-    from gym_batchnav.flight.actions import FlightActions as FlightActions
-    from gym_batchnav.flight.task import DroneNav as DroneNav
-    from gym_batchnav.geometry import Camera as Camera
-    from gym_batchnav.geometry import CameraJitter as CameraJitter
-    from gym_batchnav.navmesh.mesh import NavMesh as NavMesh
-    from gym_batchnav.navmesh.mesh import NavMeshSettings as NavMeshSettings
-    from gym_batchnav.noise.depth import RedwoodNoise as RedwoodNoise
-    from gym_batchnav.noise.rgb import GaussianNoise as GaussianNoise
-    from gym_batchnav.noise.rgb import PoissonNoise as PoissonNoise
-    from gym_batchnav.noise.rgb import SaltAndPepperNoise as SaltAndPepperNoise
-    from gym_batchnav.noise.rgb import SpeckleNoise as SpeckleNoise
-    from gym_batchnav.noise.timing import SensorTiming as SensorTiming
-    from gym_batchnav.scene.load import load_scene as load_scene
-    from gym_batchnav.scene.scene import Scene as Scene
-    from gym_batchnav.state import Action as Action
-    from gym_batchnav.task.api import Measure as Measure
-    from gym_batchnav.task.api import Sensor as Sensor
-    from gym_batchnav.task.api import Task as Task
-    from gym_batchnav.task.api import TaskState as TaskState
-    from gym_batchnav.task.explore import Explore as Explore
-    from gym_batchnav.task.explore import Flee as Flee
-    from gym_batchnav.task.imagenav import ImageNav as ImageNav
-    from gym_batchnav.task.imagenav import InstanceImageNav as InstanceImageNav
-    from gym_batchnav.task.multigoal import MultiGoalNav as MultiGoalNav
-    from gym_batchnav.task.objectnav import ObjectNav as ObjectNav
-    from gym_batchnav.task.pointnav import PointNav as PointNav
+    from gym_batchnav.actions.continuous import HolonomicActions, VelocityActions, WaypointActions
+    from gym_batchnav.actions.discrete import DiscreteActions
+    from gym_batchnav.actions.noise import LoCoBotNoise
+    from gym_batchnav.env.batch import BatchNavEnv
+    from gym_batchnav.env.config import Episodes, Scenes
+    from gym_batchnav.flight.actions import FlightActions
+    from gym_batchnav.flight.task import DroneNav
+    from gym_batchnav.geometry import Camera, CameraJitter
+    from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
+    from gym_batchnav.noise.depth import RedwoodNoise
+    from gym_batchnav.noise.rgb import GaussianNoise, PoissonNoise, SaltAndPepperNoise, SpeckleNoise
+    from gym_batchnav.noise.timing import SensorTiming
+    from gym_batchnav.scene.load import load_scene
+    from gym_batchnav.scene.scene import Scene
+    from gym_batchnav.state import Action
+    from gym_batchnav.task.api import Measure, Sensor, Task, TaskState
+    from gym_batchnav.task.explore import Explore, Flee
+    from gym_batchnav.task.imagenav import ImageNav, InstanceImageNav
+    from gym_batchnav.task.multigoal import MultiGoalNav
+    from gym_batchnav.task.objectnav import ObjectNav
+    from gym_batchnav.task.pointnav import PointNav
 
-_EXPORTS = {
-    "Action": "gym_batchnav.state",
-    "BatchNavEnv": "gym_batchnav.env.batch",
-    "Camera": "gym_batchnav.geometry",
-    "CameraJitter": "gym_batchnav.geometry",
-    "DiscreteActions": "gym_batchnav.actions.discrete",
-    "DroneNav": "gym_batchnav.flight.task",
-    "Episodes": "gym_batchnav.env.config",
-    "Explore": "gym_batchnav.task.explore",
-    "Flee": "gym_batchnav.task.explore",
-    "FlightActions": "gym_batchnav.flight.actions",
-    "GaussianNoise": "gym_batchnav.noise.rgb",
-    "HolonomicActions": "gym_batchnav.actions.continuous",
-    "ImageNav": "gym_batchnav.task.imagenav",
-    "InstanceImageNav": "gym_batchnav.task.imagenav",
-    "LoCoBotNoise": "gym_batchnav.actions.noise",
-    "Measure": "gym_batchnav.task.api",
-    "MultiGoalNav": "gym_batchnav.task.multigoal",
-    "NavMesh": "gym_batchnav.navmesh.mesh",
-    "NavMeshSettings": "gym_batchnav.navmesh.mesh",
-    "ObjectNav": "gym_batchnav.task.objectnav",
-    "PointNav": "gym_batchnav.task.pointnav",
-    "PoissonNoise": "gym_batchnav.noise.rgb",
-    "RedwoodNoise": "gym_batchnav.noise.depth",
-    "SaltAndPepperNoise": "gym_batchnav.noise.rgb",
-    "Scene": "gym_batchnav.scene.scene",
-    "Scenes": "gym_batchnav.env.config",
-    "Sensor": "gym_batchnav.task.api",
-    "SensorTiming": "gym_batchnav.noise.timing",
-    "SpeckleNoise": "gym_batchnav.noise.rgb",
-    "Task": "gym_batchnav.task.api",
-    "TaskState": "gym_batchnav.task.api",
-    "VelocityActions": "gym_batchnav.actions.continuous",
-    "WaypointActions": "gym_batchnav.actions.continuous",
-    "load_scene": "gym_batchnav.scene.load",
+_NAMES = {
+    "actions.continuous": ("HolonomicActions", "VelocityActions", "WaypointActions"),
+    "actions.discrete": ("DiscreteActions",),
+    "actions.noise": ("LoCoBotNoise",),
+    "env.batch": ("BatchNavEnv",),
+    "env.config": ("Episodes", "Scenes"),
+    "flight.actions": ("FlightActions",),
+    "flight.task": ("DroneNav",),
+    "geometry": ("Camera", "CameraJitter"),
+    "navmesh.mesh": ("NavMesh", "NavMeshSettings"),
+    "noise.depth": ("RedwoodNoise",),
+    "noise.rgb": ("GaussianNoise", "PoissonNoise", "SaltAndPepperNoise", "SpeckleNoise"),
+    "noise.timing": ("SensorTiming",),
+    "scene.load": ("load_scene",),
+    "scene.scene": ("Scene",),
+    "state": ("Action",),
+    "task.api": ("Measure", "Sensor", "Task", "TaskState"),
+    "task.explore": ("Explore", "Flee"),
+    "task.imagenav": ("ImageNav", "InstanceImageNav"),
+    "task.multigoal": ("MultiGoalNav",),
+    "task.objectnav": ("ObjectNav",),
+    "task.pointnav": ("PointNav",),
 }
-__all__ = ["__version__", *_EXPORTS]
+_EXPORTS = {name: f"gym_batchnav.{module}" for module, names in _NAMES.items() for name in names}
 
 __all__ = [
     "Action",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,36 +71,27 @@ def bench_step(
         buffers=2,
         **env_keywords,
     )
-    with threads_of_numba(threads):
-        return _bench_step(env, sensors, seconds, progress)
+    with threads_of_numba(threads), closing(env):
+        actions = _shortest_path_tape(env)
+        taken = 0
 
+        def step() -> int:
+            nonlocal taken
+            if taken % TAPE_STEPS == 0:
+                env.reset(seed=0)
+            env.step(actions[taken % TAPE_STEPS])
+            taken += 1
+            return num_envs
 
-def _bench_step(
-    env: BatchNavEnv, sensors: tuple[str, ...], seconds: float, progress: Callable[[float], None] | None
-) -> dict[str, Any]:
-    """Measure the steps of a batch, then close it."""
-    num_envs = env.num_envs
-    actions = _shortest_path_tape(env)
-    taken = 0
-
-    def step() -> int:
-        nonlocal taken
-        if taken % TAPE_STEPS == 0:
-            env.reset(seed=0)
-        env.step(actions[taken % TAPE_STEPS])
-        taken += 1
-        return num_envs
-
-    _warm_up(step)
-    env.timings.update(dict.fromkeys(env.timings, 0.0))
-    taken = 0
-    figures = _in_slices(step, seconds, progress)
-    figures["parts"] = {part: 1000 * spent / taken for part, spent in env.timings.items()}
-    figures.update(_circumstances(env.library, env.cameras.camera, sensors, num_envs))
-    if sensors:
-        figures.update(renderer=env.renderer.name, device=env.renderer.device)
-    env.close()
-    return figures
+        _warm_up(step)
+        env.timings.update(dict.fromkeys(env.timings, 0.0))
+        taken = 0
+        figures = _in_slices(step, seconds, progress)
+        figures["parts"] = {part: 1000 * spent / taken for part, spent in env.timings.items()}
+        figures.update(_circumstances(env.library, env.cameras.camera, sensors, num_envs))
+        if sensors:
+            figures.update(renderer=env.renderer.name, device=env.renderer.device)
+        return figures
 
 
 def bench_render(
@@ -280,5 +271,5 @@ def _circumstances(library: SceneLibrary, camera: Camera, sensors: tuple[str, ..
 
 
 def machine() -> str:
-    """Return the processor, the number of usable cores and the operating system, to print beside figures."""
+    """Return the processor, the number of usable cores and the operating system, to print with figures."""
     return f"{processor_name()}, {num_processors()} cores, {platform.platform()}"

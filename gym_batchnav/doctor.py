@@ -107,7 +107,7 @@ class Diagnosis:
 def diagnose() -> Diagnosis:
     """Return the diagnosis of this machine.
 
-    OpenGL is tried in a process of its own.
+    OpenGL is tried in a separate process.
     """
     graphics = find_graphics()
     embree, embree_error = _find_embree()

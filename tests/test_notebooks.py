@@ -45,16 +45,11 @@ def test_it_runs(path, tmp_path):
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_it_is_kept_with_its_pictures(path):
+def test_it_is_kept_with_its_pictures_and_defines_nothing(path):
     outputs = [output for cell in code_of(path) for output in cell.outputs]
     shown = [output.get("data", {}) for output in outputs]
     assert sum("<img" in data.get("text/html", "") or any(kind in data for kind in PICTURES) for data in shown) >= 3
     assert all(output.output_type != "error" and output.get("name") != "stderr" for output in outputs)
     assert path.stat().st_size < MAX_BYTES
-
-
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_it_defines_nothing(path):
     for cell in code_of(path):
-        found = [node for node in ast.walk(ast.parse(cell.source)) if isinstance(node, DEFINITIONS)]
-        assert not found, cell.source
+        assert not [node for node in ast.walk(ast.parse(cell.source)) if isinstance(node, DEFINITIONS)], cell.source

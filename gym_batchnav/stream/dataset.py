@@ -19,12 +19,12 @@ class StreamDataset(IterableDataset):
     Each iteration starts a stream, and ends it when its iterator is closed or forgotten. Pass
     ``DataLoader(dataset, batch_size=None)``, because minibatches are made here, or iterate over the dataset itself.
     Where there is an NVIDIA GPU they are in page-locked memory, from which ``.to("cuda", non_blocking=True)`` copies
-    beside computation; worker processes leave that to the loader's own ``pin_memory``.
+    during computation; worker processes leave that to the loader's own ``pin_memory``.
 
-    With ``num_workers`` W, each worker process runs a batch of its own, with its own seeds and, if scenes rotate, its
+    With ``num_workers`` W, each worker process runs a separate batch, with its own seeds and, if scenes rotate, its
     own order of scenes; the loader takes minibatches from the workers in turn, so that all contribute equally. Every
-    worker holds scenes and a memory of its own. On a machine with few cores use ``num_workers=0``: the simulation runs
-    beside the learner in a thread already. Start workers with ``multiprocessing_context="spawn"`` if this process has
+    worker holds its own scenes and memory. On a machine with few cores use ``num_workers=0``: the simulation already
+    runs in a thread next to the learner. Start workers with ``multiprocessing_context="spawn"`` if this process has
     used gym_batchnav.
 
     Args:

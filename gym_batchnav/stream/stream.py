@@ -30,7 +30,7 @@ _FIXED = {
 
 @dataclass(frozen=True, slots=True)
 class StreamSettings:
-    """How the frames of a running batch become minibatches.
+    """Settings by which the frames of a running batch become minibatches.
 
     A sample is one frame, or ``sequence_length`` successive frames of one environment. Every sample enters a memory of
     bounded size, from which minibatches are drawn uniformly and without repetition within a minibatch.
@@ -101,9 +101,7 @@ class StreamSettings:
             if not same:
                 raise ValueError(f"{name}={found!r}: leave it out, because {why}")
         if keywords.get("library") is not None:
-            raise ValueError(
-                "library=: pass scenes= instead, because the batch of a stream runs in a thread of its own"
-            )
+            raise ValueError("library=: pass scenes= instead, because the batch of a stream runs in another thread")
         if Episodes.of(keywords.get("episodes")).order != "random":
             raise ValueError("episodes= in order 'once': leave the order out, because a stream has no end")
         if self.deterministic:
@@ -165,7 +163,7 @@ class BatchStream:
         self._waited = 0.0
         self._first: float | None = None  # when the first minibatch was handed over
         thread = threading.Thread(target=self._producer.run, name="gym_batchnav stream", daemon=True)
-        # The thread knows the producer, not the stream: a stream that nobody holds any more stops.
+        # The thread knows the producer, not the stream: a stream without references stops.
         self._finalizer = weakref.finalize(self, _stop, self._producer.stopped, thread)
         thread.start()
         try:
@@ -326,7 +324,7 @@ class _Producer:
                 self.seconds["idle"] += time.perf_counter() - drawn
 
     def _offer(self, message: Columns | BaseException | None) -> None:
-        """Hand a message over when there is place for it; drop it if the stream is stopped and nobody waits."""
+        """Hand a message over when there is place for it; drop it if the stream is stopped and no consumer waits."""
         while True:
             try:
                 return self.messages.put(message, timeout=_POLL)

@@ -1,4 +1,4 @@
-"""Arrays in NumPy's format from bytes that may come from strangers."""
+"""Arrays in NumPy's format from untrusted bytes."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ _ANNOUNCED = "GYM_BATCHNAV_ANNOUNCES_COMPILING"  # "0" in worker processes, whos
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A function that compiles kernels by calling them, in a process of its own.
+    """A function that compiles kernels by calling them, in a separate process.
 
     Attributes:
         title: Short description of the kernels.

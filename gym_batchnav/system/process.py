@@ -4,7 +4,7 @@ Threads and OpenGL contexts do not survive a fork: a parallel kernel or an OpenG
 it without an error. That is a property of the whole process, hence the module-level variables.
 
 A batch or a renderer belongs to one thread: two that use it at once would write into the same arrays. Batches that
-share nothing may live in threads of their own, but Numba's workqueue layer, the only one on some machines, aborts the
+share nothing may live in separate threads, but Numba's workqueue layer, the only one on some machines, aborts the
 process when two threads enter parallel kernels at once. So every call of one holds ``PARALLEL_KERNELS``.
 """
 
@@ -81,7 +81,7 @@ class Claim:
         """
         claim_process(what)
         current = threading.current_thread()
-        if self._thread is current:  # the usual case; nobody takes a claim over from a thread that runs
+        if self._thread is current:  # the usual case; a claim is never taken from a thread that runs
             return
         with self._lock:
             if self._thread is None or not self._thread.is_alive():

@@ -3,7 +3,7 @@
 ``gym_batchnav.viz.figures`` has Matplotlib figures; it needs the extra ``[viz]`` and is imported by its own name.
 """
 
-from gym_batchnav.viz.clips import batch_map, batch_section, episode_clip, map_beside_views, trajectory_maps
+from gym_batchnav.viz.clips import batch_map, episode_clip, map_beside_views, trajectory_maps
 from gym_batchnav.viz.fields import draw_field, geodesic_field
 from gym_batchnav.viz.floors import storeys
 from gym_batchnav.viz.maps import (
@@ -19,7 +19,7 @@ from gym_batchnav.viz.maps import (
     section_map,
     storey_map,
 )
-from gym_batchnav.viz.overviews import draw_person, navmesh_overview, scene_overview
+from gym_batchnav.viz.overviews import navmesh_overview, scene_overview
 from gym_batchnav.viz.recording import Recording, record_episodes
 from gym_batchnav.viz.rerun import EpisodeRecorder, record
 from gym_batchnav.viz.sheets import (
@@ -57,7 +57,6 @@ __all__ = [
     "TopDownMap",
     "Window",
     "batch_map",
-    "batch_section",
     "captioned",
     "comparison",
     "depth_picture",
@@ -66,7 +65,6 @@ __all__ = [
     "draw_field",
     "draw_for_people",
     "draw_outline",
-    "draw_person",
     "draw_trajectories",
     "draw_viewpoints",
     "episode_clip",

@@ -37,18 +37,6 @@ def batch_map(env: BatchNavEnv, slot: int = 0, size: int = 768, floor: np.ndarra
     return storey_map(env.renderer, env.library.scene(slot), slot, env.simulator.navmesh(slot), size, heights)
 
 
-def batch_section(env: BatchNavEnv, slot: int, paths: Sequence[np.ndarray], size: int = 768) -> TopDownMap:
-    """Draw the scene in a slot of a batch from the side, cut just in front of some paths; see ``section_map``.
-
-    Args:
-        env: The batch; it must have been reset.
-        slot: The slot in the batch's library.
-        paths: Arrays [T, 3], metres, such as those of flying agents.
-        size: Pixels along the longer side.
-    """
-    return section_map(env.renderer, env.library.scene(slot), slot, paths, size)
-
-
 def map_beside_views(
     maps: TopDownMap | Sequence[TopDownMap],
     paths: Sequence[np.ndarray],
@@ -58,7 +46,7 @@ def map_beside_views(
     views: Sequence[np.ndarray],
     caption: str = "",
 ) -> np.ndarray:
-    """Draw one frame of a clip: maps with the agents' paths beside their views.
+    """Draw one frame of a clip: maps with the agents' paths next to their views.
 
     Args:
         maps: One map, or several to draw below each other.
@@ -84,7 +72,7 @@ def map_beside_views(
 
 
 def episode_clip(env: BatchNavEnv, recording: Recording, size: int = 640, every: int | None = None) -> list[np.ndarray]:
-    """Draw the filmed agents of a recording on the map of their scene, beside their views.
+    """Draw the filmed agents of a recording on the map of their scene, next to their views.
 
     Args:
         env: The batch that was recorded.
@@ -163,9 +151,10 @@ def trajectory_maps(env: BatchNavEnv, recording: Recording) -> np.ndarray:
 
 
 def flight_sections(env: BatchNavEnv, slot: int, paths: Sequence[np.ndarray], size: int) -> list[TopDownMap]:
-    """Return ``batch_section`` if the agents fly; nothing for others, whose heights are those of the floor."""
-    walk = isinstance(env.simulator.navmeshes, NavMeshAgents)
-    return [] if walk else [batch_section(env, slot, paths, size)]
+    """Return a map of the scene from the side if the agents fly; nothing for others, which stay on the floor."""
+    if isinstance(env.simulator.navmeshes, NavMeshAgents):
+        return []
+    return [section_map(env.renderer, env.library.scene(slot), slot, paths, size)]
 
 
 def shortest_tour(ground: Navigation, start: np.ndarray, goals: np.ndarray) -> np.ndarray:

@@ -17,7 +17,7 @@ from gym_batchnav.system.wording import counted
 from gym_batchnav.viz.clips import batch_map, episode_clip, flight_sections
 from gym_batchnav.viz.maps import draw_trajectories
 from gym_batchnav.viz.recording import Recording, record_episodes
-from gym_batchnav.viz.sheets import mosaic, save_clip, save_picture, stacked
+from gym_batchnav.viz.sheets import evenly_spread, mosaic, save_clip, save_picture, stacked
 
 RANDOM_SHARE = 8  # every eighth agent acts at random
 SHOWN_AGENTS = 6  # in the clip and on the map
@@ -85,7 +85,7 @@ def draw_demonstration(env: BatchNavEnv, folder: Path) -> dict[Path, str]:
     Returns:
         A description of each file.
     """
-    viewed = np.unique(np.linspace(0, env.num_envs - 1, min(MOSAIC_VIEWS, env.num_envs)).astype(int))
+    viewed = evenly_spread(np.arange(env.num_envs), MOSAIC_VIEWS)
     save_picture(mosaic(env.pictures(viewed, _MOSAIC_PIXELS)), folder / "mosaic.png")
     slot = int(env.library.active[0])
     episodes = _episodes_to_show(env, slot)
@@ -110,7 +110,7 @@ def draw_demonstration(env: BatchNavEnv, folder: Path) -> dict[Path, str]:
     return {
         folder / "mosaic.png": f"views of {len(viewed)} of the agents",
         folder / "map.png": f"{paths} in {env.library.name(slot)}, from disc to star",
-        folder / "clip.gif": "the same agents, beside their views",
+        folder / "clip.gif": "the same agents with their views",
     }
 
 

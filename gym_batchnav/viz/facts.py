@@ -53,7 +53,7 @@ def scene_in_words(facts: dict[str, Any], most_warnings: int | None = None, num_
     """Format the facts of ``describe_scene``, and of ``describe_navmesh`` if present, as text by name.
 
     Args:
-        facts: The facts; ``walkable`` may hold the reason why there is no navmesh.
+        facts: The facts; ``walkable`` may hold the reason why the navmesh is missing.
         most_warnings: Maximum number of warnings to include; all if not given.
         num_resident: Number of such scenes whose memory is told as "resident".
     """

@@ -1,4 +1,4 @@
-"""Matplotlib figures of maps, distances, sets of episodes and recordings; needs the extra ``[viz]``.
+"""Matplotlib figures of distances, sets of episodes, recordings and scores; needs the extra ``[viz]``.
 
 Figures are not registered with pyplot: display them in a notebook, or call ``savefig``.
 """
@@ -6,7 +6,7 @@ Figures are not registered with pyplot: display them in a notebook, or call ``sa
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,9 +14,9 @@ import numpy as np
 from gym_batchnav.episodes.episode_set import EpisodeSet
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.system.extras import needs_extra
-from gym_batchnav.system.wording import counted
+from gym_batchnav.system.wording import counted, measure_in_words
 from gym_batchnav.viz.fields import FIELD_COLORS, draw_field, farthest, geodesic_field
-from gym_batchnav.viz.maps import Goals, TopDownMap, draw_agents, draw_trajectories, navmesh_map
+from gym_batchnav.viz.maps import TopDownMap, draw_trajectories, navmesh_map
 from gym_batchnav.viz.recording import Recording
 from gym_batchnav.viz.sheets import PATH_COLORS
 
@@ -33,37 +33,8 @@ class Figure(figure.Figure):
 
     def _repr_png_(self) -> bytes:
         buffer = io.BytesIO()
-        self.savefig(buffer, format="png", bbox_inches="tight")
+        self.savefig(buffer, format="png", bbox_inches="tight", metadata={"Software": None})
         return buffer.getvalue()
-
-
-def map_figure(
-    top_down: TopDownMap,
-    paths: Sequence[np.ndarray] = (),
-    goals: Goals | None = None,
-    positions: np.ndarray | None = None,
-    headings: np.ndarray | None = None,
-    title: str = "",
-    width: float = 7.0,
-) -> Figure:
-    """Draw a map with axes in metres, north (-z) up.
-
-    Args:
-        top_down: The map.
-        paths: One path [T, 3] per agent, metres, from disc to star.
-        goals: [len(paths), 3], metres, or one tour [n, 3] per path; see ``draw_trajectories``.
-        positions: [N, 3], metres: agents as arrow heads.
-        headings: [N], radians, of the agents.
-        title: The title.
-        width: Width in inches.
-    """
-    picture = draw_trajectories(top_down, paths, goals) if len(paths) else top_down.picture
-    if positions is not None:
-        angles = np.zeros(len(positions)) if headings is None else headings
-        picture = draw_agents(picture, top_down, positions, angles)
-    made, axes = _map_axes(top_down, picture, width)
-    axes.set_title(title)
-    return made
 
 
 def field_figure(
@@ -87,12 +58,16 @@ def field_figure(
     top_down = top_down or navmesh_map(navmesh, height=float(np.asarray(goal).reshape(3)[1]))
     field = geodesic_field(navmesh, goal, top_down)
     picture = draw_trajectories(draw_field(top_down, field, contour), [np.asarray(goal)[None]], np.asarray(goal)[None])
-    made, axes = _map_axes(top_down, picture, width)
+    height, across = (side / top_down.pixels_per_metre for side in picture.shape[:2])
+    left, top = top_down.origin
+    made = Figure(figsize=(width, width * min(1.4, height / across) + 0.6), layout="constrained")
+    axes = made.subplots()
+    axes.imshow(picture, extent=(left, left + across, top + height, top), interpolation="antialiased")
+    axes.set(xlabel=_METRES.format("x"), ylabel=_METRES.format("z"), title=title)
     colors = LinearSegmentedColormap.from_list("distance", [tuple(color / 255) for color in FIELD_COLORS])
     scale = ScalarMappable(Normalize(0, farthest(field)), colors)
     label = _METRES.format("distance")
     made.colorbar(scale, ax=axes, label=f"{label}; grey: unreachable" if np.isinf(field).any() else label, shrink=0.8)
-    axes.set_title(title)
     return made
 
 
@@ -161,15 +136,27 @@ def strip_figure(recording: Recording, index: int = 0, count: int = 6, width: fl
     return made
 
 
-def _map_axes(top_down: TopDownMap, picture: np.ndarray, width: float) -> tuple[Figure, Any]:
-    """Make a figure that shows a map on axes in metres; return it with its axes."""
-    height, across = (side / top_down.pixels_per_metre for side in picture.shape[:2])
-    left, top = top_down.origin
-    made = Figure(figsize=(width, width * min(1.4, height / across) + 0.6), layout="constrained")
+def profiles_figure(profiles: Mapping[str, Any], measure: str) -> Figure:
+    """Draw the share of scores above each threshold, with intervals.
+
+    Args:
+        profiles: ``thresholds`` [K]; and by agent ``share`` [K] and ``interval`` [K, 2].
+        measure: The name of the measure.
+    """
+    made = Figure(figsize=(7, 4), dpi=120, layout="constrained")
     axes = made.subplots()
-    axes.imshow(picture, extent=(left, left + across, top + height, top), interpolation="antialiased")
-    axes.set(xlabel=_METRES.format("x"), ylabel=_METRES.format("z"))
-    return made, axes
+    thresholds = np.asarray(profiles["thresholds"])
+    agents = {agent: one for agent, one in profiles.items() if agent != "thresholds"}
+    for number, (agent, one) in enumerate(agents.items()):
+        color = _rgb(number % len(PATH_COLORS))
+        low, high = np.asarray(one["interval"]).T
+        axes.fill_between(thresholds, low, high, color=color, alpha=0.15, linewidth=0)
+        axes.plot(thresholds, one["share"], color=color, label=agent.replace("_", " "))
+    threshold = f"{measure_in_words(measure)} (threshold)"
+    axes.set(xlabel=threshold, ylabel="share of runs and scenes above", ylim=(-0.02, 1.02))
+    axes.grid(alpha=0.3)
+    axes.legend()
+    return made
 
 
 def _rgb(index: int) -> tuple[float, float, float]:

@@ -26,7 +26,7 @@ EVERYWHERE = (-np.inf, np.inf)  # metres: the span of a map that shows more than
 
 
 def storeys(navmesh: NavMesh) -> list[float]:
-    """Return the heights of a building's floors, in metres, the lowest first; none if there are no level floors."""
+    """Return the heights of a building's floors, in metres, the lowest first; empty without level floors."""
     if not navmesh.num_polygons:
         return []
     heights = polygon_heights(navmesh)
@@ -51,7 +51,7 @@ def storeys(navmesh: NavMesh) -> list[float]:
 
 
 def storey_spans(floors: list[float]) -> list[tuple[float, float]]:
-    """Return the lower and upper bound of each floor's storey, in metres; one infinite span if there is no floor."""
+    """Return the lower and upper bound of each floor's storey, in metres; one infinite span without floors."""
     bounds = [-np.inf, *(floor - _BELOW for floor in floors[1:]), np.inf]
     return list(pairwise(bounds))
 

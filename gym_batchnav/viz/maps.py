@@ -188,8 +188,8 @@ def draw_trajectories(
     Args:
         top_down: The map.
         paths: One array [T, 3] per agent, metres; a disc marks its start.
-        goals: [len(paths), 3], metres, or one tour [n, 3] per path; a star marks each goal. The goals of a tour have
-            their numbers beside them, from 1.
+        goals: [len(paths), 3], metres, or one tour [n, 3] per path; a star marks each goal. The goals of a tour
+            are numbered from 1.
         colors: One per agent, repeated if there are too few; PATH_COLORS if not given.
         width: Width of the lines, pixels.
 

@@ -35,7 +35,6 @@ from gym_batchnav.viz.facts import (
 )
 from gym_batchnav.viz.floors import storeys, visible_floor_and_cut
 from gym_batchnav.viz.maps import (
-    TopDownMap,
     draw_agents,
     draw_outline,
     draw_trajectories,
@@ -44,7 +43,7 @@ from gym_batchnav.viz.maps import (
     storey_map,
 )
 from gym_batchnav.viz.overviews import navmesh_overview, storeys_beside
-from gym_batchnav.viz.sheets import captioned, mosaic, side_by_side
+from gym_batchnav.viz.sheets import captioned, evenly_spread, mosaic, side_by_side
 from gym_batchnav.viz.views import AgentViews
 
 MAX_VIEWS = 36  # of a batch
@@ -63,14 +62,14 @@ _MAX_NOTES = 8
 Portrait = tuple[np.ndarray | None, str]  # an image [H, W, 3] uint8 or None, and its caption or the reason for None
 _MAX_FACT = 400  # characters of a fact, and of the plain text
 _MAX_TEXT = 4000
-# Colours are inherited from the page, so that the text is readable on light and dark backgrounds.
+# Colours are inherited from the page, so that they are readable on light and dark backgrounds.
 _CELL = "text-align:left;vertical-align:top;padding:1px 10px 1px 0;background:transparent;color:inherit;border:0"
 
 
 def batch_bundle(
     env: BatchNavEnv, in_flight: bool, include: Collection[str] | None, exclude: Collection[str] | None
 ) -> dict[str, Any]:
-    """Show the agents' views beside the settings; ``in_flight`` says whether a step was sent but not received."""
+    """Show the agents' views and the settings; ``in_flight`` says whether a step was sent but not received."""
     title = f"{type(env).__name__}: {counted(env.num_envs, 'environment')}"
     facts = partial(_batch_facts, env)
     draw = partial(_batch_picture, env, in_flight)
@@ -78,25 +77,30 @@ def batch_bundle(
 
 
 def scene_bundle(scene: Scene, include: Collection[str] | None, exclude: Collection[str] | None) -> dict[str, Any]:
-    """Show a scene from above beside its counts."""
+    """Show a scene from above and its counts."""
     find = cache(partial(_navmesh_of, scene))
-    return mime_bundle(
-        partial(repr, scene),
-        f"Scene {scene.name}",
-        lambda: _scene_facts(scene, *find()),
-        lambda: _scene_picture(scene, find()[0]),
-        include,
-        exclude,
-    )
+
+    def facts() -> dict[str, str]:
+        navmesh, reason = find()
+        walkable = {"walkable": reason} if navmesh is None else describe_navmesh(navmesh)
+        return scene_in_words(describe_scene(scene) | walkable, _MAX_NOTES)
+
+    def draw() -> Portrait:
+        return _scene_picture(scene, find()[0])
+
+    return mime_bundle(partial(repr, scene), f"Scene {scene.name}", facts, draw, include, exclude)
 
 
 def navmesh_bundle(
     navmesh: NavMesh, include: Collection[str] | None, exclude: Collection[str] | None
 ) -> dict[str, Any]:
-    """Show a navmesh from above beside its counts."""
-    facts = partial(_navmesh_facts, navmesh)
-    draw = partial(_navmesh_picture, navmesh)
-    return mime_bundle(partial(repr, navmesh), "NavMesh", facts, draw, include, exclude)
+    """Show a navmesh from above and its counts."""
+
+    def draw() -> Portrait:
+        size = _MAP if len(storeys(navmesh)) < 2 else _SMALL_MAP
+        return navmesh_overview(navmesh, size), "the walkable area, one shade per island"
+
+    return mime_bundle(partial(repr, navmesh), "NavMesh", partial(_navmesh_facts, navmesh), draw, include, exclude)
 
 
 def _actions_text(actions: Actions) -> str:
@@ -121,7 +125,7 @@ def _batch_facts(env: BatchNavEnv) -> dict[str, str]:
     seen = [f"{name} {list(one.shape or ())} {one.dtype}" for name, one in space.items()]
     ready = bool(simulator.begun.all())
     facts = {
-        "state": _state(env, ready),
+        "state": "closed" if env.closed else "running" if ready else "not reset yet: reset() begins episodes",
         "scenes": f"{len(active)} resident of {len(library.names)} listed: {listed(active)}",
         "sensors": ", ".join(cameras.sensors) or "none: the agents are blind",
         "camera": "; ".join(map(_camera_in_words, cameras.rig.cameras, cameras.rig.cameras.values())),
@@ -155,15 +159,6 @@ def _camera_in_words(name: str, camera: Camera) -> str:
     return ", ".join([words, *(f"{value:g} {what}" for what, value in places.items() if value)])
 
 
-def _state(env: BatchNavEnv, ready: bool) -> str:
-    """Return the state of a batch: closed, not reset, or running."""
-    if env.closed:
-        return "closed"
-    if not ready:
-        return "not reset yet: reset() begins episodes"
-    return "running"
-
-
 def _batch_picture(env: BatchNavEnv, in_flight: bool) -> Portrait:
     """Draw the views of up to 36 agents, one sheet per sensor; a map if the agents are blind."""
     if env.closed:
@@ -174,7 +169,7 @@ def _batch_picture(env: BatchNavEnv, in_flight: bool) -> Portrait:
         return None, "no pictures between send() and recv()"
     if not env.cameras.sensors:
         return _blind_picture(env)
-    some = _subset(np.arange(env.num_envs))
+    some = evenly_spread(np.arange(env.num_envs), MAX_VIEWS)
     sheets = [sheet for name in env.cameras.rig.cameras for sheet in _camera_sheets(env, name, some)]
     return side_by_side(sheets), f"the view of {_share(len(some), env.num_envs)}"
 
@@ -210,19 +205,12 @@ def _blind_picture(env: BatchNavEnv) -> Portrait:
     """Draw the agents of the scene with the most agents on its navmesh."""
     slot = int(np.bincount(env.agents.slot).argmax())
     here = np.flatnonzero(env.agents.slot == slot)
-    some = _subset(here)
+    some = evenly_spread(here, MAX_VIEWS)
     position = env.agents.position[some]
     top_down = navmesh_map(env.simulator.navmesh(slot), _MAP, height=position[:, 1])
     picture = draw_trajectories(top_down, list(position[:, None]), env.episodes.goal[some])
     picture = draw_agents(picture, top_down, position, env.agents.heading[some])
     return picture, f"{_share(len(some), len(here))} in {env.library.name(slot)}, and their goals"
-
-
-def _scene_facts(scene: Scene, navmesh: NavMesh | None, reason: str) -> dict[str, str]:
-    """Return the counts of a scene and its walkable area."""
-    facts = describe_scene(scene)
-    facts |= {"walkable": reason} if navmesh is None else describe_navmesh(navmesh)
-    return scene_in_words(facts, _MAX_NOTES)
 
 
 def _scene_picture(scene: Scene, navmesh: NavMesh | None) -> Portrait:
@@ -237,21 +225,16 @@ def _scene_picture(scene: Scene, navmesh: NavMesh | None) -> Portrait:
             house = top - bottom < _HOUSE
             cut = visible_floor_and_cut(drawn, bottom)[1] if house else top + 1
             above = scene_map(renderer, drawn, 0, _MAP, bottom, cut - bottom)
-            return _scaled(above), f"from above, cut at {cut:.1f} m" if house else "from above"
+            return draw_trajectories(above, []), f"from above, cut at {cut:.1f} m" if house else "from above"
         floors = storeys(navmesh)
         size = _MAP if len(floors) < 2 else _SMALL_MAP
         heights = floors or [0.0]  # a landscape is drawn as a whole, at any height
         maps = [storey_map(renderer, drawn, 0, navmesh, size, height) for height in heights]
     finally:
         renderer.close()
-    pictures = [_scaled(draw_outline(above, navmesh)) for above in maps]
+    pictures = [draw_trajectories(draw_outline(above, navmesh), []) for above in maps]
     description = "from above, cut below the ceiling" if floors else "from above"
     return storeys_beside(pictures, floors), f"{description}; green: the walkable area"
-
-
-def _scaled(top_down: TopDownMap) -> np.ndarray:
-    """Draw the scale bar on a map."""
-    return draw_trajectories(top_down, [])
 
 
 def _simplified(scene: Scene) -> Scene:
@@ -302,17 +285,6 @@ def _navmesh_facts(navmesh: NavMesh) -> dict[str, str]:
         f"{agent.agent_max_climb:g} m and slopes of {agent.agent_max_slope_deg:g} degrees",
         "voxels": f" {agent.cell_size:g} m wide and {agent.cell_height:g} m high",
     }
-
-
-def _navmesh_picture(navmesh: NavMesh) -> Portrait:
-    """Draw a navmesh from above."""
-    size = _MAP if len(storeys(navmesh)) < 2 else _SMALL_MAP
-    return navmesh_overview(navmesh, size), "the walkable area, one shade per island"
-
-
-def _subset(indices: np.ndarray) -> np.ndarray:
-    """Return at most ``MAX_VIEWS`` of the indices, evenly spread."""
-    return indices[np.unique(np.linspace(0, len(indices) - 1, min(MAX_VIEWS, len(indices))).astype(int))]
 
 
 def _share(some: int, count: int) -> str:

@@ -92,7 +92,7 @@ def record_episodes(
     rows = batch.episodes.episode[recorded].tolist()
     episode_sets = [batch.simulator.episode_set(slot) for slot in slots.tolist()]
     tours = tuple(one.tour_goals(row) for one, row in zip(episode_sets, rows, strict=True))
-    if "success" not in batch.components.measures:  # nobody walks to the goals of the episodes
+    if "success" not in batch.components.measures:  # the task does not use the goals of the episodes
         tours = (np.empty((0, 3)),) * len(tours)
     running = batch.episodes.valid[recorded]
     num_steps = np.zeros(len(recorded), np.int64)
@@ -124,10 +124,9 @@ class _Recorder:
         self._batch = batch
         self._recorded = recorded
         self._filmed = recorded[:num_filmed]
-        self._views = AgentViews(batch, sensors, size, num_filmed) if num_filmed else None
+        self._views = AgentViews(batch, sensors if num_filmed else (), size, num_filmed)
         self.tracks = [self._now()]
-        pictures = {} if self._views is None else self._views.of(self._filmed)
-        self.pictures = {sensor: [picture] for sensor, picture in pictures.items()}
+        self.pictures = {sensor: [picture] for sensor, picture in self._views.of(self._filmed).items()}
 
     def record(self, running: np.ndarray) -> None:
         """Record a step; agents that are not ``running`` [M] keep their last pose and view."""
@@ -139,14 +138,13 @@ class _Recorder:
         filmed = running[: len(self._filmed)]
         for frames in self.pictures.values():
             frames.append(frames[-1].copy())
-        if self._views is not None and filmed.any():
+        if filmed.any():
             for sensor, seen in self._views.of(self._filmed[filmed]).items():
                 self.pictures[sensor][-1][filmed] = seen
 
     def close(self) -> None:
         """Release the render target."""
-        if self._views is not None:
-            self._views.close()
+        self._views.close()
 
     def _now(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         agents = self._batch.agents

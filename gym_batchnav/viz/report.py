@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,14 +14,22 @@ from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.evaluation.comparison import Comparison
 from gym_batchnav.evaluation.evaluate import EvaluatedEpisodes
 from gym_batchnav.evaluation.failures import CAUSES, failure_causes
-from gym_batchnav.system.extras import needs_extra
 from gym_batchnav.system.storage import write_atomically
-from gym_batchnav.system.wording import counted, measure_in_words
+from gym_batchnav.system.wording import counted
 from gym_batchnav.viz.clips import SHORTEST_PATH_COLOR, batch_map, episode_clip, shortest_tour, trajectory_maps
 from gym_batchnav.viz.floors import storey_at
 from gym_batchnav.viz.maps import TopDownMap, draw_agents, draw_trajectories
 from gym_batchnav.viz.recording import Recording, record_episodes
-from gym_batchnav.viz.sheets import PATH_COLORS, captioned, mosaic, on_square, save_clip, save_picture, side_by_side
+from gym_batchnav.viz.sheets import (
+    PATH_COLORS,
+    captioned,
+    evenly_spread,
+    mosaic,
+    on_square,
+    save_clip,
+    save_picture,
+    side_by_side,
+)
 
 SHOWN_SCENES = 6  # on the maps
 SHOWN_EPISODES = 4  # per scene; those of the first scene are filmed
@@ -51,24 +58,19 @@ def draw_report(comparison: Comparison, out: Path, found: Mapping[str, Any]) -> 
     for name in ("profiles.png", "failures.png"):
         (out / name).unlink(missing_ok=True)  # of an evaluation before this one
     if len(comparison.policies) * len(found["scenes"]) >= MIN_SCORES:
-        write_atomically(out / "profiles.png", profiles_png(found["profiles"], found["measure"]))
+        from gym_batchnav.viz.figures import profiles_figure
+
+        write_atomically(out / "profiles.png", profiles_figure(found["profiles"], found["measure"])._repr_png_())
         files["profiles.png"] = "performance profiles: the share of scores above each threshold"
     if "failures" in found and _draw_failures(comparison, out):
         files["failures.png"] = "failures by cause: map, first, middle and last views"
     return {out / name: description for name, description in files.items()}
 
 
-def spread_episodes(rows: np.ndarray, count: int) -> np.ndarray:
-    """Return up to ``count`` of some rows [M], evenly spread from the first to the last."""
-    return rows[np.unique(np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(int))]
-
-
 def longest_episodes(episodes: EvaluatedEpisodes, num_scenes: int, per_scene: int) -> np.ndarray:
     """Return the numbers [M] int64 of the longest episodes by start distance, in scenes evenly spread over all."""
-    scenes = np.unique(episodes.scene_index)
-    selected = scenes[np.unique(np.linspace(0, len(scenes) - 1, num_scenes).astype(int))]
     numbers = []
-    for scene in selected:
+    for scene in evenly_spread(np.unique(episodes.scene_index), num_scenes):
         rows = np.nonzero(episodes.scene_index == scene)[0]
         order = np.argsort(-episodes.start_distance[rows], kind="stable")
         numbers.append(episodes.episode_index[rows[order[:per_scene]]])
@@ -87,7 +89,7 @@ def _draw_failures(comparison: Comparison, out: Path) -> bool:
     """Draw failures of the policy's first run as a contact sheet; return whether there is any."""
     episodes = comparison.results[comparison.policies[0]]
     causes = failure_causes(episodes)
-    rows = np.concatenate([spread_episodes(np.nonzero(causes == cause)[0], SHOWN_FAILURES) for cause in CAUSES])
+    rows = np.concatenate([evenly_spread(np.nonzero(causes == cause)[0], SHOWN_FAILURES) for cause in CAUSES])
     if not len(rows):
         return False
     with _recorded(comparison, episodes.episode_index[rows]) as (env, recording):
@@ -100,7 +102,7 @@ def _draw_failures(comparison: Comparison, out: Path) -> bool:
 def _recorded(
     comparison: Comparison, shown: np.ndarray, num_filmed: int | None = None
 ) -> Iterator[tuple[BatchNavEnv, Recording]]:
-    """Record some episodes [M] of the policy's first run in a batch of their own, which is closed afterwards."""
+    """Record some episodes [M] of the policy's first run in a separate batch, which is closed afterwards."""
     env = BatchNavEnv(
         len(shown), **comparison.keywords, library=comparison.env.library, renderer=comparison.env.renderer.name
     )
@@ -114,45 +116,12 @@ def _recorded(
 
 
 def check_figures() -> None:
-    """Raise an error unless ``profiles_png`` can draw; call it before computing what is to be drawn.
+    """Raise an error unless figures can be drawn; call it before computing what is to be drawn.
 
     Raises:
         MissingExtraError: Matplotlib is not installed.
     """
-    with needs_extra("viz", "a figure"):
-        import matplotlib.figure  # noqa: F401
-
-
-def profiles_png(profiles: Mapping[str, Any], measure: str) -> bytes:
-    """Draw the share of scores above each threshold, with intervals, and return the figure as PNG.
-
-    Args:
-        profiles: ``thresholds`` [K]; and by agent ``share`` [K] and ``interval`` [K, 2].
-        measure: The name of the measure.
-
-    Raises:
-        MissingExtraError: Matplotlib is not installed.
-    """
-    check_figures()
-    from matplotlib.figure import Figure
-
-    made = Figure(figsize=(7, 4), dpi=120, layout="constrained")
-    axes = made.add_subplot()
-    thresholds = np.asarray(profiles["thresholds"])
-    agents = {agent: one for agent, one in profiles.items() if agent != "thresholds"}
-    for number, (agent, one) in enumerate(agents.items()):
-        color = np.array(PATH_COLORS[number % len(PATH_COLORS)]) / 255
-        low, high = np.asarray(one["interval"]).T
-        axes.fill_between(thresholds, low, high, color=color, alpha=0.15, linewidth=0)
-        axes.plot(thresholds, one["share"], color=color, label=agent.replace("_", " "))
-    axes.set(
-        xlabel=f"{measure_in_words(measure)} (threshold)", ylabel="share of runs and scenes above", ylim=(-0.02, 1.02)
-    )
-    axes.grid(alpha=0.3)
-    axes.legend()
-    picture = io.BytesIO()
-    made.savefig(picture, format="png", metadata={"Software": None})
-    return picture.getvalue()
+    import gym_batchnav.viz.figures  # noqa: F401
 
 
 def failure_sheet(env: BatchNavEnv, recording: Recording, causes: Sequence[str]) -> np.ndarray:
@@ -167,7 +136,7 @@ def failure_sheet(env: BatchNavEnv, recording: Recording, causes: Sequence[str])
         causes: M texts.
 
     Raises:
-        ValueError: There is no episode, an episode was not filmed, or there are more or fewer causes.
+        ValueError: ``recording`` has no episodes, an episode was not filmed, or the number of causes differs.
     """
     count = len(recording.slots)
     if not count or len(causes) != count or recording.num_filmed != count:

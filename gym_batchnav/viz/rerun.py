@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -15,11 +15,11 @@ from gymnasium.vector import VectorEnv
 from gym_batchnav.env.step import Move
 from gym_batchnav.evaluation.loop import batch_of
 from gym_batchnav.geometry import Camera, camera_to_world
-from gym_batchnav.render.api import Target
 from gym_batchnav.system.extras import needs_extra
 from gym_batchnav.system.numbers import check_counts
 from gym_batchnav.system.storage import check_destination, replace_path
 from gym_batchnav.viz.overviews import overlook
+from gym_batchnav.viz.views import AgentViews
 from gym_batchnav.viz.window.models import navmesh_triangles, scene_model
 from gym_batchnav.worlds.api import STEP_SECONDS
 
@@ -40,7 +40,7 @@ _LINE = 0.03  # metres; radius of the path
 _FRUSTUM = 0.4  # metres from the eye to the picture that it sees
 _HIGH = 0.05  # metres above the floor at which the path is drawn
 _MAX_CLASS = 2**16  # semantic ids are shown modulo this number
-_MAX_TABS = 32  # episodes with views of their own; the others are in the list of entities
+_MAX_TABS = 32  # episodes with a tab of views; the others are in the list of entities
 
 
 def import_rerun() -> Any:
@@ -202,13 +202,9 @@ class EpisodeRecorder:
         self._max_episodes = max_episodes
         self._draws_scene = scene
         self._step_seconds = float(getattr(self._batch.actions, "time_step", STEP_SECONDS))
-        camera = self._batch.cameras.camera
-        scale = size / max(camera.width, camera.height)
-        width, height = (max(1, round(scale * side)) for side in (camera.width, camera.height))
-        self._camera = replace(
-            camera, width=width, height=height, normalize_depth=False, depth_miss="zero", min_depth=0.0
+        self._views = AgentViews(
+            self._batch, sensors, size, len(indices), normalize_depth=False, depth_miss="zero", min_depth=0.0
         )
-        self._target: Target | None = None
         self._tracks: dict[int, _Track] = {}
         self._tabs: list[tuple[str, str, np.ndarray]] = []  # path, path of the scene, bounds
         self._scenes: dict[str, str] = {}
@@ -241,7 +237,7 @@ class EpisodeRecorder:
             for index in list(self._tracks):
                 self._end(index)
             if self._tabs:
-                images = [_image_path(sensor, self._camera.lens is None) for sensor in self._sensors]
+                images = [_image_path(sensor, self._views.camera.lens is None) for sensor in self._sensors]
                 curves = (REWARD, *(f"{MEASURES}/{name}" for name in self._batch.components.step_measures))
                 tabs = [_views(root, images, curves, bounds, scene) for root, scene, bounds in self._tabs]
                 _send_blueprint(stream, tabs)
@@ -254,8 +250,7 @@ class EpisodeRecorder:
             raise
         finally:
             self._stream = None
-            if self._target is not None:
-                self._target.close()
+            self._views.close()
 
     def placed(self, indices: np.ndarray) -> None:
         """Begin the episodes of agents ``indices`` [M]; the batch calls this."""
@@ -294,7 +289,7 @@ class EpisodeRecorder:
         """Begin the tree of an agent's episode."""
         batch = self._batch
         root = f"episodes/{self.num_episodes:04d}"
-        camera = None if self._camera.lens is not None else self._camera
+        camera = self._views.camera if self._views.camera.lens is None else None
         log = _EpisodeLog(self._stream, root, self._step_seconds, camera)
         name = batch.scene_name(index)
         navmesh = batch.navmesh_of(index)
@@ -327,22 +322,12 @@ class EpisodeRecorder:
         rows = np.array(indices)
         batch = self._batch
         poses = camera_to_world(batch.cameras.views(batch.agents, rows))
-        pictures = self._pictures(rows)
+        pictures = self._views.images(rows)
         for place, index in enumerate(indices):
             track = self._tracks[index]
             images = {sensor: (sensor, one[place]) for sensor, one in pictures.items()}
             track.log.frame(len(track.path), poses[place], batch.episodes.goal[index], images)
             track.path.append(batch.agents.position[index].copy())
-
-    def _pictures(self, rows: np.ndarray) -> dict[str, np.ndarray]:
-        """Return the views [M, H, W, C] of agents ``rows`` [M] by sensor, drawn to a separate target."""
-        if not self._sensors:
-            return {}
-        batch = self._batch
-        if self._target is None:
-            self._target = batch.renderer.target(self._camera, self._sensors, num_views=len(self._indices), buffers=1)
-        views = batch.cameras.views(batch.agents, rows, self._camera)
-        return self._target.render(batch.agents.slot[rows], views, batch.cameras.bodies(batch.agents, rows))
 
     def _end(self, index: int) -> None:
         """Write what is known at the end of an agent's episode."""
@@ -465,5 +450,5 @@ def _joined(*parts: str) -> str:
 
 
 def _cell(text: str) -> str:
-    """Return a text as a cell of a table in Markdown."""
+    """Return a string as a cell of a table in Markdown."""
     return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ").replace("<", "&lt;")

@@ -29,6 +29,11 @@ _CODECS = {
 }
 
 
+def evenly_spread(values: np.ndarray, count: int) -> np.ndarray:
+    """Return up to ``count`` of some values [M], evenly spread from the first to the last."""
+    return values[np.unique(np.linspace(0, len(values) - 1, min(count, len(values))).astype(int))]
+
+
 def color_of(number: int) -> tuple[int, int, int]:
     """Return the colour of a number from 1; the colours repeat."""
     return PATH_COLORS[(number - 1) % len(PATH_COLORS)]
@@ -199,7 +204,7 @@ def save_clip(frames: Sequence[np.ndarray], path: str | Path, fps: float = 10.0)
         fps: Frames per second.
 
     Raises:
-        ValueError: There is no frame, sizes differ, or the suffix is not that of a known format.
+        ValueError: ``frames`` is empty, sizes differ, or the suffix is not that of a known format.
         MissingExtraError: The extra is not installed.
         OSError: The file cannot be written.
     """
@@ -236,7 +241,7 @@ def _animation(frames: Sequence[np.ndarray], path: Path, fps: float) -> bytes:
     images = [Image.fromarray(frame) for frame in frames]
     if name == "GIF":
         # All frames share one palette, since colours would flicker otherwise.
-        samples = np.unique(np.linspace(0, len(frames) - 1, 5).astype(int))
+        samples = evenly_spread(np.arange(len(frames)), 5)
         palette = Image.fromarray(np.concatenate([frames[index] for index in samples])).quantize(256)
         images = [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in images]
     buffer = io.BytesIO()

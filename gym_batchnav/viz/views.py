@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gym_batchnav.geometry import Camera
-from gym_batchnav.render.api import Renderer
+from gym_batchnav.render.api import Renderer, Target
 from gym_batchnav.viz.sheets import sensor_picture
 
 if TYPE_CHECKING:
@@ -64,9 +64,10 @@ def draw_for_people(
 
 
 class AgentViews:
-    """The views of a batch's agents as pictures.
+    """The views of a batch's agents, drawn for people or for files.
 
-    They are rendered to a separate target; the environment's own buffers are untouched.
+    They are rendered to a separate target, which is made when it is first used; the environment's own buffers are
+    untouched.
 
     Args:
         env: The batch.
@@ -74,29 +75,52 @@ class AgentViews:
         size: Pixels along the longer side of an image; its aspect ratio is that of the agents' camera.
         num_views: The largest number of agents to draw at once.
         camera: The agents' camera; the first one by default.
+        **changes: Fields of the camera that differ; by default depth is normalized, and 1 where nothing is hit.
+
+    Attributes:
+        camera: The camera of the images.
     """
 
     def __init__(
-        self, env: BatchNavEnv, sensors: Sequence[str], size: int, num_views: int, camera: Camera | None = None
+        self,
+        env: BatchNavEnv,
+        sensors: Sequence[str],
+        size: int,
+        num_views: int,
+        camera: Camera | None = None,
+        **changes: Any,
     ) -> None:
         camera = camera or env.cameras.camera
         scale = size / max(camera.width, camera.height)
         width, height = (max(1, round(scale * side)) for side in (camera.width, camera.height))
-        self._camera = replace(camera, width=width, height=height, normalize_depth=True, depth_miss="far")
+        changes = {"normalize_depth": True, "depth_miss": "far", **changes}
+        self.camera = replace(camera, width=width, height=height, **changes)
         self._env = env
-        self._target = env.renderer.target(self._camera, tuple(sensors), num_views=num_views, buffers=1)
+        self._sensors = tuple(sensors)
+        self._num_views = num_views
+        self._target: Target | None = None
 
-    def of(self, indices: np.ndarray) -> dict[str, np.ndarray]:
-        """Return images [M, H, W, 3] uint8 of the current views of agents ``indices`` [M], by sensor; depth is grey."""
+    def images(self, indices: np.ndarray) -> dict[str, np.ndarray]:
+        """Return images [M, H, W, C] of the current views of agents ``indices`` [M], by sensor."""
+        if not self._sensors:
+            return {}
+        if self._target is None:
+            renderer = self._env.renderer
+            self._target = renderer.target(self.camera, self._sensors, num_views=self._num_views, buffers=1)
         agents = self._env.agents
         cameras = self._env.cameras
-        views = cameras.views(agents, indices, self._camera)
-        images = self._target.render(agents.slot[indices], views, cameras.bodies(agents, indices))
-        return {sensor: sensor_picture(sensor, image) for sensor, image in images.items()}
+        views = cameras.views(agents, indices, self.camera)
+        return self._target.render(agents.slot[indices], views, cameras.bodies(agents, indices))
+
+    def of(self, indices: np.ndarray) -> dict[str, np.ndarray]:
+        """Return pictures [M, H, W, 3] uint8 of the current views of agents, by sensor; depth is grey."""
+        return {sensor: sensor_picture(sensor, image) for sensor, image in self.images(indices).items()}
 
     def close(self) -> None:
         """Release the target; idempotent."""
-        self._target.close()
+        if self._target is not None:
+            self._target.close()
+        self._target = None
 
 
 def _shade(depth: np.ndarray, camera: Camera) -> np.ndarray:

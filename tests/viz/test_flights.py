@@ -84,7 +84,7 @@ def test_the_shortest_path_in_the_air_has_the_length_of_its_episode(env):
 def test_clips_and_maps_of_flights_show_them_from_above_and_from_the_side(env):
     recording = viz.record_episodes(env, indices=(0, 1), size=32, seed=0)
     above = viz.batch_map(env, 0, 200, recording.positions[0, :, 1])
-    side = viz.batch_section(env, 0, [recording.path(0)], 200)
+    side = viz.section_map(env.renderer, env.library.scene(0), 0, [recording.path(0)], 200)
     frames = viz.episode_clip(env, recording, 200, every=10)
     assert frames[0].shape[0] >= above.picture.shape[0] + side.picture.shape[0]
     assert len({frame.shape for frame in frames}) == 1

@@ -82,7 +82,7 @@ def test_storeys_are_the_level_floors_and_a_slope_has_none():
     assert of(floor(0, 5)) == []
 
 
-@pytest.mark.parametrize("ceiling", [1.9, 2.05, 2.15, 2.2, 2.25, 2.4, 3.5])
+@pytest.mark.parametrize("ceiling", [1.9, 2.05, 2.2, 3.5])
 def test_a_map_looks_below_low_ceilings(ceiling):
     scene = box_room(height=ceiling)
     navmesh = NavMesh.build(scene.vertices, scene.triangles)

@@ -12,24 +12,9 @@ import pytest
 from PIL import Image
 from rooms import box_room
 
-from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
 from gym_batchnav.task.pointnav import PointNav
 from gym_batchnav.viz.notebook import mime_bundle
-
-
-@pytest.fixture
-def make():
-    made = []
-
-    def make_env(num_envs=3, **keywords):
-        options = {"renderer": "embree", "episodes": 20, "scenes": box_room(), **keywords}
-        made.append(BatchNavEnv(num_envs, **options))
-        return made[-1]
-
-    yield make_env
-    for env in made:
-        env.close()
 
 
 def words_of(bundle):

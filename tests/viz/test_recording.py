@@ -6,27 +6,11 @@ import pytest
 from rooms import box_room
 
 from gym_batchnav import viz
-from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.evaluation.agents import RandomAgent, ShortestPathAgent
 from gym_batchnav.geometry import Camera
 from gym_batchnav.system.extras import MissingExtraError
 from gym_batchnav.task.explore import Explore
 from gym_batchnav.task.multigoal import MultiGoalNav
-
-
-@pytest.fixture(scope="module")
-def make():
-    """Return a function that makes small batches in one room; close them at the end."""
-    made = []
-
-    def make_env(num_envs=3, **keywords):
-        options = {"renderer": "embree", "episodes": 20, "scenes": box_room(), **keywords}
-        made.append(BatchNavEnv(num_envs, **options))
-        return made[-1]
-
-    yield make_env
-    for env in made:
-        env.close()
 
 
 @pytest.mark.parametrize("mode", ["next_step", "disabled"])
@@ -171,11 +155,10 @@ def test_figures_have_axes_in_metres_and_the_values_of_the_navmesh(make):
     env = make()
     recording = viz.record_episodes(env, size=24, seed=0)
     above = viz.batch_map(env, 0, 160)
-    made = figures.map_figure(above, [recording.path(0)], recording.goals, title="a way")
-    left, right = made.axes[0].get_xlim()
-    assert (left, right - left) == pytest.approx((above.origin[0], above.picture.shape[1] / above.pixels_per_metre))
-    assert made._repr_png_().startswith(b"\x89PNG")
     field = figures.field_figure(env.simulator.navmesh(0), recording.goals[0], above)
+    left, right = field.axes[0].get_xlim()
+    assert (left, right - left) == pytest.approx((above.origin[0], above.picture.shape[1] / above.pixels_per_metre))
+    assert field._repr_png_().startswith(b"\x89PNG")
     highest = np.nanmax(
         np.where(np.isinf(f := viz.geodesic_field(env.simulator.navmesh(0), recording.goals[0], above)), 0, f)
     )

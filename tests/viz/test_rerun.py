@@ -1,17 +1,18 @@
 """Recordings of a running batch for rerun's viewer, read back by rerun."""
 
 # ruff: noqa: E402
+from functools import partial
+
 import numpy as np
 import pytest
 from libraries import require
-from rooms import box, box_room, scene_of
+from rooms import box, scene_of
 
 require("rerun")
 
 from recordings import Recorded
 
 from gym_batchnav import viz
-from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.geometry import Camera, camera_to_world
 from gym_batchnav.worlds.views import FIRST_BODY_ID
 
@@ -21,24 +22,9 @@ IMAGES = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("cache")
-
-
 @pytest.fixture
-def make(cache):
-    made = []
-
-    def make_env(num_envs=3, **keywords):
-        options = {"episodes": 20, "scenes": box_room(), "renderer": "embree"}
-        options |= {"sensors": ("rgb", "depth", "semantic"), "camera": CAMERA, **keywords}
-        made.append(BatchNavEnv(num_envs, **options))
-        return made[-1]
-
-    yield make_env
-    for env in made:
-        env.close()
+def make(make):
+    return partial(make, sensors=("rgb", "depth", "semantic"), camera=CAMERA)
 
 
 def run(env, steps, indices):

@@ -1,4 +1,4 @@
-"""What the window draws of a scene: its textured surface in two parts, its navmesh, distances on its floors."""
+"""Parts of a scene that the window draws: its textured surface, its navmesh, and distances on its floors."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ class Page:
         gui.add_markdown("Click on a floor to see the shortest path to it.")
 
     def _show_scene(self, snapshot: Snapshot) -> None:
-        """Draw scene and navmesh, once per scene, and hide what nobody wants to see."""
+        """Draw scene and navmesh, once per scene, and hide the parts that are not chosen."""
         if snapshot.scene is not self._scene:
             self._load_scene(snapshot)
         for node, choice in ((self._model[1], "Ceilings"), (self._navmesh, "Navmesh")):

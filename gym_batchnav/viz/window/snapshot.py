@@ -33,7 +33,7 @@ class Snapshot:
         fov: Vertical field of view of the camera, radians.
         aspect: Width of its pictures divided by their height.
         episode: Number that changes when the picked agent begins an episode.
-        facts: Rows of the table beside the scene.
+        facts: Rows of the table in the side panel.
         pictures: [H, W, 3] uint8 by sensor, the view of the picked agent; empty if they were not asked for.
     """
 
@@ -66,8 +66,7 @@ class Photographer:
 
     def __init__(self, env: BatchNavEnv, size: int) -> None:
         self._env = env
-        self._size = size
-        self._views: AgentViews | None = None
+        self._views = AgentViews(env, SENSORS, size, num_views=1)
 
     def take(self, picked: int, pictures: bool = True) -> Snapshot:
         """Copy what is shown of a batch that has been reset.
@@ -82,6 +81,7 @@ class Photographer:
         camera = env.cameras.camera
         slot = int(agents.slot[picked])
         others = np.flatnonzero(agents.slot == slot)
+        drawn = self._views.of(np.array([picked])) if pictures else {}
         indices = np.concatenate([[picked], others[others != picked]])[:MAX_AGENTS]
         return Snapshot(
             scene=env.library.scene(slot),
@@ -95,20 +95,12 @@ class Photographer:
             aspect=camera.width / camera.height,
             episode=int(env.episodes.count[picked]),
             facts=self._facts(picked),
-            pictures=self._pictures(picked) if pictures else {},
+            pictures={name: images[0] for name, images in drawn.items()},
         )
 
     def close(self) -> None:
         """Release the render target; idempotent."""
-        if self._views is not None:
-            self._views.close()
-        self._views = None
-
-    def _pictures(self, picked: int) -> dict[str, np.ndarray]:
-        """Return the view of an agent by sensor."""
-        if self._views is None:
-            self._views = AgentViews(self._env, SENSORS, self._size, num_views=1)
-        return {name: images[0] for name, images in self._views.of(np.array([picked])).items()}
+        self._views.close()
 
     def _facts(self, picked: int) -> dict[str, str]:
         """Return the progress of an agent's episode."""

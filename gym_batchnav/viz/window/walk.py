@@ -34,7 +34,7 @@ _IDLE = 0.25  # seconds after which the loop looks whether it should end
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A wish of somebody at a window.
+    """A request of a viewer of a window.
 
     Attributes:
         kind: ``"act"`` (the picked agent takes an action), ``"step"`` (all take one step) or ``"begin"`` (the picked
@@ -227,7 +227,7 @@ def walk_in_window(
 
 
 def _grant(walk: Walk, request: Request, picked: int) -> None:
-    """Do what somebody at the window asked for."""
+    """Carry out a viewer's request."""
     if request.kind == "act":
         walk.act(picked, request.action)
     elif request.kind == "begin":

@@ -126,7 +126,7 @@ class Window:
         self._take()
 
     def _take(self) -> None:
-        """Take a snapshot if somebody looks and the last ones have not taken too long."""
+        """Take a snapshot if there are viewers and the last ones have not taken too long."""
         if not self.page.num_viewers or self._taking.wait or not self._batch.simulator.begun.all():
             return
         with self._reported("look at the batch"), self._taking.work():
@@ -175,12 +175,12 @@ def serve(
     """Show a batch in the browser while a program steps it, from a notebook or a script.
 
     The window follows an agent that viewers pick: its scene, its view, its path, and the other agents in that scene. It
-    does nothing while nobody looks. When a scene is shown for the first time, its textures are encoded in a thread.
+    does nothing without viewers. When a scene is shown for the first time, its textures are encoded in a thread.
 
     Args:
         env: The batch, with or without wrappers.
         port: The port, on this machine alone; 0 for any free one. By default the first free one from 8080 on.
-        share: The share of the time that taking snapshots may cost, 0.001 to 1; drawing them, in a thread of its own,
+        share: The share of the time that taking snapshots may cost, 0.001 to 1; drawing them, in another thread,
             may cost as much again.
         size: Pixels along the longer side of the pictures.
 

@@ -1,14 +1,13 @@
 """A batch that is stepped by hand and by agents in turn."""
 
+from functools import partial
 from threading import Event
 from types import SimpleNamespace
 from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
-from rooms import box_room
 
-from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.evaluation.agents import RandomAgent, ShortestPathAgent
 from gym_batchnav.evaluation.loop import EpisodeLoop
 from gym_batchnav.state import Action
@@ -17,17 +16,8 @@ from gym_batchnav.viz.window.walk import Controls, Walk
 
 
 @pytest.fixture
-def make():
-    made = []
-
-    def make_env(**keywords):
-        options = {"sensors": (), "episodes": 20, "scenes": box_room(), **keywords}
-        made.append(BatchNavEnv(3, **options))
-        return made[-1]
-
-    yield make_env
-    for env in made:
-        env.close()
+def make(make):
+    return partial(make, sensors=())
 
 
 def test_it_steps_like_a_loop(make):
