@@ -24,6 +24,7 @@ from gym_batchnav.episodes.habitat import (
 )
 from gym_batchnav.episodes.objects import ObjectInstance
 
+MAX_PAIRS = 2**29  # of an episode and a view point of its category, in one scene; each takes about 20 ns
 _OTHER_NAMES = {"tv_monitor": "tv"}  # of categories in Habitat's datasets, by the names of generated homes
 _IDS = ("category_to_task_category_id", "category_to_scene_annotation_category_id")
 
@@ -67,7 +68,8 @@ def read_object_episodes(
     Raises:
         FileNotFoundError: The file does not exist.
         ValueError: If the file is not an ObjectNav dataset, is too large, has a category that is not one of
-            ``categories``, or holds no episode; the message names the row and the field.
+            ``categories``, holds no episode, or has episodes that share too many view points; the message names the
+            row and the field.
     """
     path = Path(path)
     found: dict[tuple[str, ...], list[tuple[_Row, _Set]]] = {}
@@ -82,6 +84,13 @@ def read_object_episodes(
     merged: dict[str, list[tuple[_Row, _Set]]] = {}
     for parts, rows in found.items():
         merged.setdefault(names[parts], []).extend(rows)
+    for name, rows in merged.items():
+        num_pairs = sum(len(one.points) for _, one in rows)
+        if num_pairs > MAX_PAIRS:
+            raise ValueError(
+                f"{path}: the {len(rows):,} episodes in scene {name!r} have {num_pairs:,} view points to compare, the "
+                f"limit is {MAX_PAIRS:,}: divide the episodes among several files, or leave view points out"
+            )
     return {name: _episode_set(rows, categories) for name, rows in merged.items()}
 
 

@@ -34,7 +34,8 @@ _BELOW_CENTRE = 1.0  # metres; candidates are searched on the floor nearest to t
 _MAX_ROUNDS = 1000  # of tries to find starts
 _POINTS_TRIED = 1000  # random points, one of which must be a possible start for an object to be a goal
 _MAX_PAIRS = 2**20  # of starts and goals compared at a time, which limits the memory
-_NEAREST_TRIED = 16  # goals nearest in a straight line, among which the nearest one is searched first
+# Goals nearest in a straight line, among which the nearest one is searched first, then among 8 times as many and so on.
+_NEAREST_TRIED = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,9 +330,10 @@ def _nearest_of_set(
     nearest = np.empty(len(start), np.int32)
     rows = np.arange(len(start))
     straight = np.linalg.norm(goals[members] - start[:, None], axis=2)  # [R, M]
-    count = min(_NEAREST_TRIED, len(members))
-    for size in dict.fromkeys((count, len(members))):
-        tried = np.argsort(straight, axis=1)[:, :size]
+    size = 0
+    while len(rows) and size < len(members):
+        size = min(max(_NEAREST_TRIED, 8 * size), len(members))
+        tried = np.argpartition(straight, size - 1, axis=1)[:, :size]
         # The nearest goal is no farther in a straight line than along the path.
         near = np.take_along_axis(straight, tried, axis=1) <= distance[rows, None] + 1e-3
         row, column = np.nonzero(near)

@@ -20,10 +20,9 @@ MAX_PARTS = 100_000
 TOO_MANY_PARTS = f"it has more than {MAX_PARTS:,} parts: join some of its meshes"
 MAX_SCENE_PIXELS = 2**31  # which are decoded one texture at a time, in half a minute
 MAX_TEXTURES = 10_000
-# Limits for files that decompress to much more than their size: a constant allowance plus a rate per byte of input.
-FREE_ELEMENTS = 12_000_000  # vertices and triangles, which take about 0.6 GiB while a scene is loaded
+MAX_ELEMENTS = 20_000_000  # vertices and triangles of files with fewer bytes; they take about 1 GiB while loading
 _ELEMENT_BYTES = 50  # while a scene is loaded
-ELEMENTS_PER_BYTE = 1.0
+# Limits of textures that decompress to much more than their size: an allowance plus a rate per byte of input.
 FREE_PIXELS = 2**29
 PIXELS_PER_BYTE = 8
 _LEAST_WIDTH = 64  # pixels as which a row counts at least, since decoders take time for each row
@@ -318,11 +317,11 @@ class _Budget:
             raise ValueError(TOO_MANY_PARTS)
         if self._num_triangles + num_triangles > MAX_TRIANGLES:
             raise ValueError(f"it has more than {MAX_TRIANGLES:,} triangles: simplify it or load a part of it")
-        most = FREE_ELEMENTS + ELEMENTS_PER_BYTE * self._files.num_bytes
+        most = max(MAX_ELEMENTS, self._files.num_bytes)
         if num_elements > most:
-            size = f"{num_elements:,} or more vertices and triangles, about {num_elements * _ELEMENT_BYTES >> 20:,} MiB"
-            limit = f"the limit for a file of {self._files.num_bytes:,} bytes is {int(most):,}"
-            raise ValueError(f"it expands to {size}, {limit}: instance its meshes less often, or simplify them")
+            size = f"{num_elements:,} or more vertices and triangles"
+            cost = f"loading them takes {num_elements * _ELEMENT_BYTES >> 20:,} MiB and the limit is {most:,}"
+            raise ValueError(f"it expands to {size}; {cost}: instance its meshes less often, or simplify them")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,6 +8,7 @@ import pytest
 from furnished import CATEGORIES, CRATES, furnished
 
 from gym_batchnav.env.batch import BatchNavEnv
+from gym_batchnav.episodes import habitat_objects
 from gym_batchnav.episodes.fitting import fit_object_episodes
 from gym_batchnav.episodes.habitat import read_episodes
 from gym_batchnav.episodes.habitat_objects import read_object_episodes, write_object_episodes
@@ -167,6 +168,12 @@ def test_damaged_files_are_refused_by_name(file, change, match):
     with pytest.raises(ValueError, match=match) as caught:
         read_object_episodes(copy, CATEGORIES)
     assert str(copy) in str(caught.value)
+
+
+def test_episodes_that_share_too_many_view_points_are_refused(file, monkeypatch):
+    monkeypatch.setattr(habitat_objects, "MAX_PAIRS", 24)
+    with pytest.raises(ValueError, match=r"the 25 episodes in scene 'furnished' have .* view points to compare"):
+        read_object_episodes(file, CATEGORIES)
 
 
 def test_pointnav_episodes_are_refused(tmp_path):

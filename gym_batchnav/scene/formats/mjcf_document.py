@@ -2,7 +2,7 @@
 
 A model comes from strangers and goes to MuJoCo's compiler, which reads files by itself. So only elements and attributes
 that decide what is seen and where are kept, and every file is read here, within the scene's folder, and gets a
-name of our own under which the compiler finds it in memory.
+new name under which the compiler finds it in memory.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import posixpath
 import re
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement, tostring
 from xml.parsers import expat
@@ -19,6 +20,8 @@ from gym_batchnav.scene.files import SceneFiles
 
 MAX_PLACED = 10_000  # bodies and geoms, counting replicas and attached models; compiling takes time by the square
 MAX_MODELS = 200  # that can be attached
+MAX_PARSED = 2_000_000  # elements that the compiler parses, which parses a model again for each that refers to it
+_MODEL_ELEMENTS = 100  # elements whose parsing takes as long as what each model takes in addition
 MAX_ATTACH_DEPTH = 8
 MAX_MESH_PARAMETER = 100.0  # of meshes that the compiler generates; most are resolutions
 FILE_TEXTURE = "file texture "  # names of textures with files, followed by their numbers
@@ -98,8 +101,17 @@ def read_document(files: SceneFiles) -> Document:
         ValueError: If a file is not as it should be, lies outside the scene's folder, or is too large.
     """
     reader = _Reader(files)
-    reader.document.xml, _, _ = reader.model("", ())
+    reader.document.xml = reader.model("", ()).xml
     return reader.document
+
+
+class _Cleaned(NamedTuple):
+    """A model without what is not shown."""
+
+    xml: bytes
+    name: str
+    num_placed: int  # bodies and geoms, with replicas and attached models
+    num_parsed: int  # elements, counting a model for each time that the compiler parses it
 
 
 class _Reader:
@@ -109,24 +121,24 @@ class _Reader:
         self.document = Document()
         self._files = files
         self._names: dict[tuple[str, str], str] = {}  # names in memory by path and ending
-        self._models: dict[str, tuple[str, int, str]] = {}
+        self._models: dict[str, tuple[str, _Cleaned]] = {}
 
-    def model(self, path: str, parents: tuple[str, ...]) -> tuple[bytes, int, str]:
-        """Return a model's cleaned XML, the number of its bodies and geoms, and its name; ``parents`` attach it."""
+    def model(self, path: str, parents: tuple[str, ...]) -> _Cleaned:
+        """Read and clean a model that the models ``parents`` attach."""
         if path in parents or len(parents) > MAX_ATTACH_DEPTH:
             raise ValueError(f"'{path[:200]}' attaches itself, or models nest too deeply: attach fewer of them")
         one = _Model(self, read_xml(self._files, path), PurePosixPath(path).parent, (*parents, path))
         return one.cleaned()
 
-    def attached(self, path: str, parents: tuple[str, ...]) -> tuple[str, int, str]:
-        """Return the name in memory of a model to attach, what one use of it places, and its own name."""
+    def attached(self, path: str, parents: tuple[str, ...]) -> tuple[str, _Cleaned]:
+        """Return a model to attach and its name in memory."""
         if path not in self._models:
-            xml, placed, own_name = self.model(path, parents)
+            cleaned = self.model(path, parents)
             if len(self._models) == MAX_MODELS:
                 raise ValueError(f"it attaches more than {MAX_MODELS} models: join some of them")
             name = f"model{len(self._models)}.xml"
-            self.document.assets[name] = xml
-            self._models[path] = name, placed, own_name
+            self.document.assets[name] = cleaned.xml
+            self._models[path] = name, cleaned
         return self._models[path]
 
     def file(self, path: str, ending: str) -> str:
@@ -158,10 +170,15 @@ class _Model:
         self._texture_names: dict[str, str] = {}
         self._placed: dict[str, int] = {}  # bodies and geoms of models to attach, by name
         self._bodies: dict[str, int] = {}  # those of bodies of this model, which it may attach to itself
+        self._num_parsed = 0  # see _Cleaned
         self._fields: set[str] = set()  # meshes that plugins make of signed distance fields
 
-    def cleaned(self) -> tuple[bytes, int, str]:
-        """Return the XML, the number of bodies and geoms, and the model's name."""
+    def cleaned(self) -> _Cleaned:
+        """Return the cleaned model.
+
+        Raises:
+            ValueError: If it cannot be compiled in time.
+        """
         name = self._root.get("model", _UNNAMED)
         cleaned = Element("mujoco", {"model": name})
         sections = [child for child in self._root if child.tag in ("compiler", "default", "asset", "worldbody")]
@@ -174,9 +191,18 @@ class _Model:
         for section in sections:
             self._copy(section, cleaned)
         placed = self._count(cleaned)
+        self._num_parsed += _MODEL_ELEMENTS + sum(1 for _ in cleaned.iter())
         if placed > MAX_PLACED:
-            raise ValueError(f"it places {placed:,} bodies and geoms, the limit is {MAX_PLACED:,}: split the scene")
-        return tostring(cleaned, "utf-8"), placed, name
+            raise ValueError(
+                f"it places {placed:,} bodies and geoms, but compiling takes too long for more than {MAX_PLACED:,}: "
+                "join the geoms of each body into a mesh, remove those that are not seen, or export the scene as GLB"
+            )
+        if self._num_parsed > MAX_PARSED:
+            raise ValueError(
+                f"compiling it would parse {self._num_parsed:,} elements, the limit is {MAX_PARSED:,}, because models "
+                "that attach models are parsed for each use: attach all models in the main file"
+            )
+        return _Cleaned(tostring(cleaned, "utf-8"), name, placed, self._num_parsed)
 
     def _copy(self, element: Element, parent: Element) -> None:
         if self._is_field(element):
@@ -276,9 +302,10 @@ class _Model:
 
     def _attachable(self, element: Element, copy: Element) -> None:
         path = self._path(element.get("file", ""), "")
-        file, placed, own_name = self._reader.attached(path, self._parents)
+        file, model = self._reader.attached(path, self._parents)
         copy.set("file", file)
-        self._placed[element.get("name", own_name)] = placed
+        self._placed[element.get("name", model.name)] = model.num_placed
+        self._num_parsed += model.num_parsed
 
     def _count(self, element: Element) -> int:
         """Count the bodies and geoms that an element places, with replicas and attached models."""

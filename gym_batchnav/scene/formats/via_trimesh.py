@@ -1,4 +1,4 @@
-"""Reading of PLY, STL and OFF scenes by trimesh, after their headers have been checked against their content."""
+"""Reading of PLY, STL and OFF files by trimesh, after their headers have been checked against their content."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from gym_batchnav.scene.builder import Material, SceneBuilder
+from gym_batchnav.scene.builder import MAX_TRIANGLES, Material, SceneBuilder
 from gym_batchnav.scene.color import linear_colors
 from gym_batchnav.scene.files import SceneFiles
 
 _MAX_HEADER_BYTES = 2**16
-_MAX_TEXT_BYTES = 2**28  # trimesh makes an array per line
-_MAX_OFF_ROWS = 2_000_000  # trimesh makes a string per word
+_MAX_TEXT_BYTES = 2**27  # trimesh makes several copies
+_MAX_TEXT_ROWS = 1_500_000  # of PLY and OFF; trimesh takes 4 us and 350 bytes for each
 _BLOCK = 2**20  # bytes
 _MAX_SOLIDS = 2000  # trimesh's time for an STL text grows with the square of their number
 _SIZES = {"char": 1, "uchar": 1, "short": 2, "ushort": 2, "int": 4, "uint": 4, "float": 4, "double": 8}
@@ -37,7 +37,7 @@ def read_with_trimesh(files: SceneFiles, builder: SceneBuilder) -> None:
     suffix = files.path.suffix.lower()
     options: dict[str, Any] = {"process": False}
     if suffix == ".ply":
-        _check_ply(data)
+        data = _checked_ply(data)
         options["skip_materials"] = True
     elif suffix == ".stl":
         _check_stl(data)
@@ -57,6 +57,37 @@ def read_with_trimesh(files: SceneFiles, builder: SceneBuilder) -> None:
             continue
         object_name = files.path.stem if str(key).startswith("geometry") else str(key)
         _add_mesh(builder, object_name, mesh, matrix, image)
+
+
+def read_object_ply(data: bytes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the vertices [V, 3] float64, triangles [T, 3] int64 and object numbers [T] int64 of a PLY file.
+
+    Every face has a property ``object_id``; all faces have the same number of corners, and polygons become fans.
+
+    Raises:
+        ValueError: If the file is damaged or has no ``object_id``.
+    """
+    from trimesh.exchange.ply import load_ply
+
+    data = _checked_ply(data)
+    try:
+        loaded = load_ply(io.BytesIO(data), fix_texture=False, skip_materials=True)
+        vertices = np.asarray(loaded["vertices"], np.float64)
+        polygons = np.asarray(loaded["faces"], np.int64)
+        numbers = np.asarray(loaded["metadata"]["_ply_raw"]["face"]["data"]["object_id"], np.int64).ravel()
+    except Exception as error:  # trimesh raises errors of any kind for damaged files
+        reason = f"{type(error).__name__}: {error}"[:200]
+        raise ValueError(f"it has no vertices, faces and object_id of faces that can be read ({reason})") from error
+    if polygons.ndim != 2 or len(polygons) != len(numbers) or vertices.ndim != 2:
+        raise ValueError("its faces differ in their number of corners: triangulate it")
+    if polygons.size and not 0 <= polygons.min() <= polygons.max() < len(vertices):
+        raise ValueError("its faces refer to vertices that do not exist")
+    num_triangles = max(0, polygons.shape[1] - 2)
+    if len(polygons) * num_triangles > MAX_TRIANGLES:
+        raise ValueError(f"it has more than {MAX_TRIANGLES:,} triangles: simplify it")
+    corner = np.arange(1, num_triangles + 1)
+    fan = np.stack([np.zeros_like(corner), corner, corner + 1], axis=1)
+    return vertices, polygons[:, fan].reshape(-1, 3), np.repeat(numbers, num_triangles)
 
 
 def _add_mesh(builder: SceneBuilder, name: str, mesh: Any, matrix: np.ndarray, image: int) -> None:
@@ -94,8 +125,12 @@ def _ply_image(files: SceneFiles, builder: SceneBuilder, data: bytes) -> int:
         return builder.add_image(None, name)
 
 
-def _check_ply(data: bytes) -> None:
-    """Raise ValueError if a PLY header declares more than the file holds."""
+def _checked_ply(data: bytes) -> bytes:
+    """Return a PLY file in which trimesh ignores the edges, whose time grows with the square of their number.
+
+    Raises:
+        ValueError: If it is too large, or its header declares more than the file holds.
+    """
     end = data.find(b"end_header", 0, _MAX_HEADER_BYTES)
     if end < 0:
         raise ValueError("its header has no end: the file is damaged or not a PLY file, re-export it")
@@ -119,11 +154,13 @@ def _check_ply(data: bytes) -> None:
             f"its header declares {num_rows:,} rows, more than fit into {len(body):,} bytes: it is cut short"
         )
     if is_text:
-        _check_size(body)
+        _check_size(body, num_rows)
         if re.search(rb"[^\t\n\r\x20-\x7e]", body):
             raise ValueError("it has characters that are not text: the file is damaged, re-export it")
         if body.count(b"\n") > num_rows + 1000:
             raise ValueError(f"it has far more lines than the {num_rows:,} of its header: the file is damaged")
+    header = re.sub(rb"^(\s*element\s+)edge\b", rb"\1line", data[:end], flags=re.MULTILINE)
+    return data if header == data[:end] else header + data[end:]
 
 
 def _check_stl(data: bytes) -> None:
@@ -157,14 +194,14 @@ def _checked_off(data: bytes) -> bytes:
         )
     num_rows = int(header[1]) + int(header[2])
     num_lines = text.count(b"\n", header.start(2))
-    if num_rows > _MAX_OFF_ROWS:
-        raise ValueError(f"it has {num_rows:,} vertices and faces, the limit is {_MAX_OFF_ROWS:,}: save it as GLB")
     if num_rows > num_lines:
         raise ValueError(f"its header declares {num_rows:,} lines, but {num_lines:,} follow: it is cut short")
+    _check_size(text, num_rows)
     return text
 
 
-def _check_size(text: bytes) -> None:
-    if len(text) > _MAX_TEXT_BYTES:
-        most = f"the limit is {_MAX_TEXT_BYTES:,}"
-        raise ValueError(f"it has {len(text):,} bytes of text, {most}: save it as GLB or in binary")
+def _check_size(text: bytes, num_rows: int = 0) -> None:
+    if len(text) > _MAX_TEXT_BYTES or num_rows > _MAX_TEXT_ROWS:
+        size = f"it has {len(text):,} bytes of text and {num_rows:,} vertices and faces"
+        limits = f"the limits are {_MAX_TEXT_BYTES:,} and {_MAX_TEXT_ROWS:,}"
+        raise ValueError(f"{size}, {limits}, because text takes long to read: save it as GLB or in binary")

@@ -12,9 +12,9 @@ import numpy as np
 from gym_batchnav.scene.builder import SceneBuilder
 from gym_batchnav.scene.files import SceneFiles
 from gym_batchnav.scene.formats.gltf import read_gltf
+from gym_batchnav.scene.formats.via_trimesh import read_object_ply
 from gym_batchnav.scene.scene import Scene
 from gym_batchnav.scene.semantics.descriptors import MAX_DESCRIPTOR_BYTES, Descriptor, read_descriptor
-from gym_batchnav.scene.semantics.ply import read_object_ply
 from gym_batchnav.scene.semantics.surface import choose_spacing, nearest_numbers, surface_points
 from gym_batchnav.system.extras import OptionalPackage
 
@@ -58,7 +58,7 @@ def annotate(scene: Scene, files: SceneFiles, names: SemanticFiles, place: Calla
 
     Args:
         scene: The scene.
-        files: The scene's files, to whose ``to_warn`` sentences are added that the user should see.
+        files: The scene's files, to whose ``python_warnings`` sentences are added that the user should see.
         names: The annotations.
         place: Transforms vertices [V, 3] of the annotated mesh to the scene's frame, in metres.
 
@@ -72,7 +72,7 @@ def annotate(scene: Scene, files: SceneFiles, names: SemanticFiles, place: Calla
     """
     if not _SCIPY.is_found():
         sentence = _SCIPY.missing(f"'{names.descriptor}' was not read, which", "remove it")
-        files.to_warn.append(sentence)
+        files.python_warnings.append(sentence)
         return replace(scene, warnings=(*scene.warnings, sentence), metadata={**scene.metadata, "semantics": ""})
     descriptor = read_descriptor(names.descriptor, files.beside(names.descriptor, max_bytes=MAX_DESCRIPTOR_BYTES))
     corners = scene.vertices[scene.triangles].astype(np.float64)
@@ -88,20 +88,20 @@ def annotate(scene: Scene, files: SceneFiles, names: SemanticFiles, place: Calla
     files.digests.update({(folder / name).as_posix(): digest for name, digest in part.digests.items()})
     triangle_object, found = nearest_numbers(points, ids, corners, spacing)
     sentences = [f"'{names.mesh}': {sentence}" for sentence in part.warnings]
-    files.to_warn += [f"'{names.mesh}': {sentence}" for sentence in part.to_warn]
+    files.python_warnings += [f"'{names.mesh}': {sentence}" for sentence in part.python_warnings]
     unfound = float((~found).mean())
     if unfound:
         sentences.append(
             f"{unfound:.1%} of the triangles lie nowhere near the surface of '{names.mesh}' and have no object"
         )
-        files.to_warn += sentences[-1:] if unfound > _MOST_UNFOUND else []
+        files.python_warnings += sentences[-1:] if unfound > _MOST_UNFOUND else []
     unlisted = float((found & (triangle_object == 0)).mean())
     if descriptor.colors is not None and unlisted > _MOST_UNLISTED:
         sentence = (
             f"{unlisted:.1%} of the triangles have colours in '{names.mesh}' that '{names.descriptor}' does not list"
         )
         sentences.append(sentence)
-        files.to_warn.append(sentence)
+        files.python_warnings.append(sentence)
     return replace(
         scene,
         objects=descriptor.objects,

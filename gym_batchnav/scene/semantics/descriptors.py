@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gym_batchnav.scene.categories import MAX_LABEL, SceneObject
-from gym_batchnav.scene.json_values import mapping, parse_json, sequence, whole
+from gym_batchnav.scene.json_values import integer, mapping, parse_json, sequence
 
 MAX_DESCRIPTOR_BYTES = 2**26
 MAX_OBJECTS = 100_000
@@ -28,11 +28,11 @@ class Descriptor:
 
     objects: tuple[SceneObject, ...]  # by semantic id, from id 1; without name or category where the file has a gap
     first_id: int  # number that the scan's mesh has for the object with semantic id 1
-    colors: Mapping[int, int] | None = None  # semantic id by 0xRRGGBB, where the mesh tells objects by colours
+    colors: Mapping[int, int] | None = None  # semantic id by 0xRRGGBB, where the mesh distinguishes objects by colours
 
 
 def read_descriptor(name: str, data: bytes) -> Descriptor:
-    """Parse the file of a name, whose ending tells the format.
+    """Parse the file of a name, whose ending determines the format.
 
     Raises:
         ValueError: If it is damaged, has an unknown ending, or lists no object or too many.
@@ -143,7 +143,7 @@ def _replica(data: bytes) -> Descriptor:
 
 def _classes(document: Mapping[str, object]) -> dict[int, str]:
     rows = [mapping(row, "a class") for row in sequence(document["classes"], "classes")]
-    return {whole(row, "id"): str(row["name"]) for row in rows}
+    return {integer(row, "id"): str(row["name"]) for row in rows}
 
 
 def _number(value: object) -> int:

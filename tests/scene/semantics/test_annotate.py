@@ -186,7 +186,7 @@ def test_without_scipy_the_scene_loads_and_says_what_is_missing(tmp_path, home, 
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "reason"),
     [
         ("h.semantic.txt", "HM3D\n", "its first line is not"),
         ("h.semantic.txt", "HM3D Semantic Annotations\n", "lists no objects"),
@@ -199,11 +199,11 @@ def test_without_scipy_the_scene_loads_and_says_what_is_missing(tmp_path, home, 
         ("h.semantic.glb", "not a GLB", "h.semantic.glb"),
     ],
 )
-def test_damaged_annotations_are_refused_by_name(tmp_path, home, name, content, said):
+def test_damaged_annotations_are_refused_by_name(tmp_path, home, name, content, reason):
     save_glb(merged(home), tmp_path / "h.glb")
     write_hm3d(home, tmp_path, "h")
     (tmp_path / name).write_text(content)
-    with pytest.raises(ValueError, match=said) as caught:
+    with pytest.raises(ValueError, match=reason) as caught:
         load_scene(tmp_path / "h.glb")
     assert name in str(caught.value)
 
