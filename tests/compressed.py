@@ -3,6 +3,7 @@
 import base64
 
 import numpy as np
+import pytest
 from glb import SQUARE_UVS, Glb, four_colors
 
 # 16 x 16 pixels, written by the npm package ktx2-encoder 0.6.0 (Binomial's encoder) as
@@ -92,3 +93,28 @@ def meshopt_square(name="EXT_meshopt_compression", vertices=SQUARE_V0, corners=C
     glb.json["extensionsRequired"] = [name]
     primitive = {"attributes": {"POSITION": 0}, "indices": 1}
     return glb.mesh(primitive if mode == "TRIANGLES" else primitive | {"mode": 5})
+
+
+def draco_square(**options):
+    """A textured 3 x 3 grid, plain and compressed, as GLB builders."""
+    dracopy = pytest.importorskip("DracoPy")
+    grid = np.stack(np.meshgrid([0, 1, 2], [0, 1, 2]), axis=-1).reshape(-1, 2)
+    vertices = np.concatenate([grid, grid[:, :1] * grid[:, 1:] / 4], axis=1).astype(np.float32)
+    uvs = (grid / 2).astype(np.float32)
+    corner = np.array([0, 1, 3, 4])
+    triangles = (corner[:, None] + [0, 1, 4, 0, 4, 3]).reshape(-1, 3).astype(np.uint32)
+    plain = Glb()
+    packed = Glb()
+    made = plain.primitive(vertices, triangles.ravel(), uvs, material=plain.picture(four_colors()))
+    plain.mesh(made)
+    data = dracopy.encode(vertices, triangles, quantization_bits=16, tex_coord=uvs.astype(np.float64), **options)
+    kinds = {0: "POSITION", 3: "TEXCOORD_0"}  # Draco's numbers for them
+    found = {kinds[entry["attribute_type"]]: entry["unique_id"] for entry in dracopy.decode(data).attributes}
+    part = packed.primitive(vertices, triangles.ravel(), uvs, material=packed.picture(four_colors()))
+    extension = {"bufferView": packed.view(data), "attributes": found}
+    part["extensions"] = {"KHR_draco_mesh_compression": extension}
+    packed.mesh(part)
+    packed.json["extensionsRequired"] = ["KHR_draco_mesh_compression"]
+    for accessor in packed.json["accessors"]:
+        del accessor["bufferView"]
+    return plain, packed

@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from gym_batchnav.scene.formats import mjcf as reader
+from gym_batchnav.scene.formats.mjcf_compile import _compiled
 from gym_batchnav.scene.scene import Scene
 
 os.environ.setdefault("MUJOCO_GL", "egl")  # read when mujoco is imported
@@ -25,6 +27,11 @@ def write(folder: Path, xml: str, **files: bytes) -> Path:
     path = folder / "home.xml"
     path.write_text(xml)
     return path
+
+
+def in_process(monkeypatch) -> None:
+    """A fixture: compile models in this process, since starting another for a small model takes most of the time."""
+    monkeypatch.setattr(reader, "compile_mjcf", lambda document: _compiled(document.xml.decode(), document.assets))
 
 
 def png(pixels: np.ndarray) -> bytes:

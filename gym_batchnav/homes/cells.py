@@ -138,7 +138,7 @@ def _along_corridor(rng: np.random.Generator, storeys: tuple[Rooms, ...]) -> tup
         if named is None:
             return None
         kinds = tuple(kind for kind, _ in named)
-        cells = tuple(_rotated(cell, (wide, deep), flips, turned) for _, cell in named)
+        cells = tuple(rotated(cell, (wide, deep), flips, turned) for _, cell in named)
         links = find_links(kinds, list(cells))
         if links is None:
             return None
@@ -192,7 +192,7 @@ def _rows(
     return placed
 
 
-def _rotated(cell: Cell, extent: tuple[float, float], flips: np.ndarray, turned: bool) -> Cell:
+def rotated(cell: Cell, extent: tuple[float, float], flips: np.ndarray, turned: bool) -> Cell:
     """Mirror a cell of a rectangle along x and z, then swap x and z."""
     x0, z0, x1, z1 = cell
     if flips[0]:

@@ -28,7 +28,7 @@ _AIM = 0.985  # share of the limit that a step aims at: estimates that fall a li
 _NEAR = 0.97  # shares of the limit that are near enough
 _NEAR_MANY = 0.9
 _MANY = 100_000  # triangles that are slow to build, so that ``_NEAR_MANY`` will do
-_LEAST_POWER = 0.3  # of the count in x; a count that hardly grows would send the next step far off
+_LEAST_POWER = 0.3  # assumed lower bound of p in count ~ x^p; a smaller one would make the next step overshoot
 _MARGIN = 0.1  # of a bracket, by which a step stays off its ends, so that the bracket shrinks each time
 _FARTHEST = 4.0  # times the last x, how far up a step goes where no upper end is known
 _STEPPED_OVER = 0.2  # metres: nothing between these heights leaves its floor free
@@ -74,7 +74,7 @@ def compose(name: str, seed: int, furnished: Furnished, triangles: int) -> Scene
     bare = _count(shell(_COARSEST_GRID, _COARSEST))
     budget = min(round(triangles * (1 - _SHELL_SHARE)), triangles - bare)
     pieces = _without_ornaments(catalogue, pieces, budget, furnished.ornaments)
-    level = _choose_level(catalogue, pieces, budget)
+    level = largest_within(lambda level: _count_pieces(catalogue, pieces, level), budget, _COARSEST, 0.5)
     solids = [catalogue.solid(piece.prototype, level) for piece in pieces]
     matrices = [transform((0, plan.floor(plan.rooms[piece.room].storey), 0)) @ piece.matrix for piece in pieces]
     furniture = _name_pieces(pieces, solids, matrices)
@@ -133,11 +133,6 @@ def _without_ornaments(catalogue: Catalogue, pieces: list[Piece], budget: int, o
             break
         kept = [piece for piece in kept if piece.kind != kind]
     return kept
-
-
-def _choose_level(catalogue: Catalogue, pieces: list[Piece], budget: int) -> float:
-    """Return the finest detail found at which the furniture stays within a number of triangles."""
-    return largest_within(lambda level: _count_pieces(catalogue, pieces, level), budget, _COARSEST, 0.5)
 
 
 def _choose_cell(plan: Plan, coarse: int, budget: int) -> float:

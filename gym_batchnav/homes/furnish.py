@@ -8,15 +8,17 @@ from gym_batchnav.homes.layout import Piece, Prototype, RoomLayout, overlap, pla
 from gym_batchnav.homes.pieces import Style, prototype
 from gym_batchnav.homes.plan import Wall
 from gym_batchnav.homes.rooms import (
+    complete_kitchen,
     complete_living,
     dining,
+    furnish_bath,
     furnish_bedroom,
     furnish_hall,
+    furnish_kitchen,
     furnish_lounge,
     furnish_sleeping_place,
     furnish_study,
 )
-from gym_batchnav.homes.wet_rooms import complete_kitchen, furnish_bath, furnish_kitchen
 
 _TRIES = 12
 _AREA_EACH = 9.0  # square metres of a room for each thing on its floor, at most

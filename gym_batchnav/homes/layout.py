@@ -245,10 +245,6 @@ class RoomLayout:
             self.stand_on(prototype, kind, matrix)
         return fits
 
-    def keep_access(self, zone: Rect) -> None:
-        """Keep a part of the floor free of further furniture."""
-        self.access.append(zone)
-
     def walkable(self) -> bool:
         """Return whether paths 0.6 m wide connect all doors and nearly all of the free floor."""
         if not self.doorsteps:

@@ -24,7 +24,7 @@ from gym_batchnav.homes.walls import (
     window,
 )
 
-_OWN_FLOOR = ("kitchen", "bath", "corridor", "store", "yard")  # kinds of rooms with a floor of their own
+_OWN_FLOOR = ("kitchen", "bath", "corridor", "store", "yard")  # kinds of rooms with their own floor
 _FLOOR_LIGHT = 0.86  # share of the light on walls, so that patches of sun stand out
 Shading = Callable[[np.ndarray, np.ndarray], np.ndarray]  # x and z, metres -> share of light
 

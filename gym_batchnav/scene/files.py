@@ -90,7 +90,7 @@ class SceneFiles:
     Attributes:
         path: The scene's main file.
         warnings: Content that was left out or guessed, one sentence each; readers append to it.
-        to_warn: The warnings that are also issued as Python warnings; see ``warn``.
+        python_warnings: The warnings that are also issued as Python warnings; see ``warn``.
         missing: Textures that could not be read, in order; readers append to it.
         digests: Hexadecimal SHA-256 of every requested file, by its path in the folder; "" for a missing file.
         num_bytes: The size of all files read so far.
@@ -101,12 +101,12 @@ class SceneFiles:
         self._shared = shared
         self._links = links
         self.warnings: list[str] = []
-        self.to_warn: list[str] = []
+        self.python_warnings: list[str] = []
         self.missing: list[str] = []
         self.digests: dict[str, str] = {}
         self.num_bytes = 0
         self._main: bytes | None = None  # only the main file stays in memory, others could be as large together
-        self._allowed: list[Path] | None = None  # see _homes
+        self._allowed: list[Path] | None = None  # see _allowed_folders
         self._folders: dict[Path, dict[str, Path]] = {}
 
     def main(self, max_bytes: int = MAX_FILE_BYTES) -> bytes:
@@ -163,7 +163,7 @@ class SceneFiles:
             self.digests[relative.as_posix()] = ""
             path = self._in_any_case(relative.parts) or path
         real = path.resolve()
-        if not any(real.is_relative_to(home) for home in self._homes()):
+        if not any(real.is_relative_to(folder) for folder in self._allowed_folders()):
             raise ValueError(f"it refers to {uri!r}, a link out of its folder: put the file itself there")
         return path
 
@@ -179,7 +179,7 @@ class SceneFiles:
         endings = ", ".join(SHARED_SUFFIXES)
         return f"put the file there, or anywhere in '{self._shared}' if it ends in one of {endings}"
 
-    def _homes(self) -> list[Path]:
+    def _allowed_folders(self) -> list[Path]:
         """Return the folders in which the targets of links may lie."""
         if self._allowed is None:
             self._allowed = [self.path.parent.resolve(), self.path.resolve().parent]
@@ -198,7 +198,7 @@ class SceneFiles:
     def warn(self, sentence: str) -> None:
         """Add a warning that is also issued as a Python warning."""
         self.warnings.append(sentence)
-        self.to_warn.append(sentence)
+        self.python_warnings.append(sentence)
 
     def _in_any_case(self, parts: Sequence[str]) -> Path | None:
         """Return the file in the scene's folder with these parts of the path, ignoring case; None if there is none."""

@@ -55,10 +55,10 @@ def sequence(value: object, name: str) -> Sequence[Any]:
     return value
 
 
-def whole(owner: Mapping[str, Any], key: str, default: int | None = None, high: int = 2**40) -> int:
+def integer(owner: Mapping[str, Any], key: str, default: int | None = None, high: int = 2**40) -> int:
     """Return the integer under ``key``; raise ValueError unless it is from 0 to ``high``."""
     value = owner.get(key, default)
-    if isinstance(value, float) and value.is_integer():  # JSON knows one kind of numbers: 2.0 is 2
+    if isinstance(value, float) and value.is_integer():  # JSON has one type of numbers: 2.0 is 2
         value = int(value)
     if type(value) is not int or not 0 <= value <= high:
         raise ValueError(f"its {key} {short(value)} is not an integer from 0 to {high}")

@@ -131,7 +131,7 @@ def load_scene(
             )
             report_stage(f"{path.name}: simplifying")
             loaded = simplify_scene(with_source(loaded, again), max_triangles)
-    for sentence in files.to_warn:
+    for sentence in files.python_warnings:
         warnings.warn(f"scene '{path}': {sentence}", stacklevel=2)
     return loaded
 

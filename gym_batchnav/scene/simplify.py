@@ -125,8 +125,8 @@ class _Part:
         uvs = np.zeros((len(used), 2), np.float32) if scene.uvs is None else scene.uvs[used]
         colors = np.full((len(used), 4), 255, np.uint8) if scene.colors is None else scene.colors[used]
         everything = [np.ascontiguousarray(array).view(np.uint8) for array in (scene.vertices[used], uvs, colors)]
-        whole = np.ascontiguousarray(np.concatenate(everything, axis=1)).view(np.dtype((np.void, 24)))[:, 0]
-        _, first, joined = np.unique(whole, return_index=True, return_inverse=True)
+        rows_of_bytes = np.ascontiguousarray(np.concatenate(everything, axis=1)).view(np.dtype((np.void, 24)))[:, 0]
+        _, first, joined = np.unique(rows_of_bytes, return_index=True, return_inverse=True)
         self.vertices = scene.vertices[used[first]]
         self.uvs = uvs[first]
         self.colors = colors[first]
@@ -138,20 +138,20 @@ class _Part:
             points, triangles, collapses = _SIMPLIFIER.load("max_triangles=", "leave it out").simplify(
                 self.vertices, self.triangles, target_count=target, return_collapses=True, preserve_border=keeps_borders
             )
-        heirs = np.arange(len(self.vertices))  # the vertex into which each was collapsed in the end
-        for gone, heir in zip(collapses[::-1, 1].tolist(), collapses[::-1, 0].tolist(), strict=True):
-            heirs[gone] = heirs[heir]
-        corners = heirs[self.triangles]
-        whole = (corners != np.roll(corners, 1, axis=1)).all(axis=1)
-        kept = np.unique(corners[whole])
-        if not len(kept):
-            return  # no object vanishes
-        if len(kept) != len(points) or not np.array_equal(kept[triangles], corners[whole]):
-            return  # some triangles vanished in another way, so the attributes of the vertices are not known
+        merged_into = np.arange(len(self.vertices))  # the vertex into which each was finally collapsed
+        for source, target_vertex in zip(collapses[::-1, 1].tolist(), collapses[::-1, 0].tolist(), strict=True):
+            merged_into[source] = merged_into[target_vertex]
+        corners = merged_into[self.triangles]
+        is_proper = (corners != np.roll(corners, 1, axis=1)).all(axis=1)
+        used = np.unique(corners[is_proper])
+        if not len(used):
+            return  # every object keeps some triangles
+        if len(used) != len(points) or not np.array_equal(used[triangles], corners[is_proper]):
+            return  # triangles disappeared in another way, so the attributes of the vertices are unknown
         moves = np.zeros(self.vertices.shape)
-        moves[kept] = points - self.vertices[kept]
-        self.uvs = (self.uvs + _uv_changes(self.vertices, self.triangles, self.uvs, moves))[kept].astype(np.float32)
-        self.colors = _means(self.colors, heirs)[kept]
+        moves[used] = points - self.vertices[used]
+        self.uvs = (self.uvs + _uv_changes(self.vertices, self.triangles, self.uvs, moves))[used].astype(np.float32)
+        self.colors = _means(self.colors, merged_into)[used]
         self.vertices = points.astype(np.float32)
         self.triangles = triangles.astype(np.int32)
 
@@ -179,8 +179,8 @@ def _uv_changes(vertices: np.ndarray, triangles: np.ndarray, uvs: np.ndarray, mo
     return np.einsum("vcx,vx->vc", mean, moves)
 
 
-def _means(colors: np.ndarray, heirs: np.ndarray) -> np.ndarray:
+def _means(colors: np.ndarray, merged_into: np.ndarray) -> np.ndarray:
     """Return the mean colours [V, 4] uint8 of all vertices that were collapsed into each vertex."""
-    counts = np.maximum(np.bincount(heirs, minlength=len(colors)), 1)
-    sums = [np.bincount(heirs, channel, len(colors)) for channel in colors.T]
+    counts = np.maximum(np.bincount(merged_into, minlength=len(colors)), 1)
+    sums = [np.bincount(merged_into, channel, len(colors)) for channel in colors.T]
     return np.rint(np.stack(sums, axis=1) / counts[:, None]).astype(np.uint8)

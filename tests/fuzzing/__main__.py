@@ -23,12 +23,12 @@ def main() -> int:
     arguments = parser.parse_args()
     start = time.monotonic()
 
-    def told(number: int, failures: list[Failure]) -> None:
+    def report(number: int, failures: list[Failure]) -> None:
         if number % 100 == 0 or number == arguments.count:
             rate = number / (time.monotonic() - start)
             print(f"{number:,}/{arguments.count:,} inputs, {len(failures)} failed, {rate:.1f}/s", flush=True)
 
-    outcomes, failures = fuzz(arguments.count, arguments.seed, arguments.kinds, arguments.keep, told)
+    outcomes, failures = fuzz(arguments.count, arguments.seed, arguments.kinds, arguments.keep, report)
     print(f"{'kind':<12}" + "".join(f"{outcome:>10}" for outcome in OUTCOMES))
     for kind in arguments.kinds:
         print(f"{kind:<12}" + "".join(f"{outcomes[kind, outcome]:>10,}" for outcome in OUTCOMES))

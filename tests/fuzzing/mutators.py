@@ -39,7 +39,7 @@ def mutate_bytes(rng: np.random.Generator, data: bytes) -> bytes:
             changed[at] ^= 1 << int(rng.integers(8))
         elif kind == 2:
             changed[at] = int(rng.integers(256))
-        elif kind <= 4:  # numbers mostly lie at multiples of four
+        elif kind <= 4:  # numbers are mostly at multiples of four
             at -= at % 4
             value = rng.choice(len(ODD_INTEGERS))
             packed = struct.pack("<I", ODD_INTEGERS[value])

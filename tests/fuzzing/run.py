@@ -32,7 +32,7 @@ class Failure(NamedTuple):
     reason: str
 
 
-class _Process:
+class Process:
     """One process that tries inputs."""
 
     def __init__(self, samples: Path, kinds: Sequence[str]) -> None:
@@ -94,7 +94,7 @@ def fuzz(
     seed: int = 0,
     kinds: Sequence[str] = KINDS,
     keep: Path | None = None,
-    told: Callable[[int, list[Failure]], None] = lambda *_: None,
+    report: Callable[[int, list[Failure]], None] = lambda *_: None,
 ) -> tuple[Counter[tuple[str, str]], list[Failure]]:
     """Try ``count`` inputs, kind after kind in turn.
 
@@ -103,14 +103,14 @@ def fuzz(
         seed: Input k of a seed is the same whatever the count.
         kinds: Some of ``KINDS``.
         keep: A folder for inputs that failed, each in a folder of its own with the reason.
-        told: Called after each input with the number of those tried and the failures so far.
+        report: Called after each input with the number of those tried and the failures so far.
 
     Returns:
         How often each kind had each outcome, and the failures.
     """
     outcomes: Counter[tuple[str, str]] = Counter()
     failures: list[Failure] = []
-    process: _Process | None = None
+    process: Process | None = None
     with tempfile.TemporaryDirectory(prefix="fuzzing") as made:
         samples = Path(made, "samples")
         folder = Path(made, "input")
@@ -124,12 +124,12 @@ def fuzz(
                 if process is None or process.num_tried >= INPUTS_PER_PROCESS:
                     if process is not None:
                         process.close()
-                    process = _Process(samples, kinds)
+                    process = Process(samples, kinds)
                 first = process.num_tried == 0
                 outcome, reason = process.attempt(kind, folder, file)
                 if outcome == FAILED and not first:  # once more alone: memory may be gone to those before it
                     process.close()
-                    process = _Process(samples, kinds)
+                    process = Process(samples, kinds)
                     _write(folder, files)
                     outcome, reason = process.attempt(kind, folder, file)
                 if outcome == FAILED:
@@ -139,7 +139,7 @@ def fuzz(
                     if keep is not None:
                         _write(keep / f"{kind}-{seed}-{number}", {**files, "reason.txt": f"{file}: {reason}".encode()})
                 outcomes[kind, _named(outcome, reason)] += 1
-                told(number + 1, failures)
+                report(number + 1, failures)
         finally:
             if process is not None:
                 process.close()
@@ -147,7 +147,7 @@ def fuzz(
 
 
 def _named(outcome: str, reason: str) -> str:
-    """How an input that failed did so: it raised another exception, ended its process, or took too long."""
+    """The outcome in the table; failures are divided into other exceptions, ended processes and time-outs."""
     if outcome != FAILED:
         return outcome
     if reason.startswith(("it hung", "it took more")):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from compressed import ktx2_square, meshopt_square
+from compressed import draco_square, ktx2_square, meshopt_square
 from glb import SQUARE_UVS, Glb, four_colors
 from mjcf import HOUSE_OBJ, furnished_home
 from PIL import Image
@@ -51,6 +51,7 @@ KINDS = (*SCENES, "navmesh", "episodes", "policy", "cache", "dataset", "annotati
 # Compressed samples, by the package that reads them; meshopt needs Python 3.11.
 PACKED = {name: make for name, package, make in (
     ("ktx2", "opengl_basisu", partial(ktx2_square, "uastc_zstd")), ("meshopt", "meshopt", meshopt_square),
+    ("draco", "DracoPy", lambda: draco_square()[1]),
 ) if find_spec(package)}  # fmt: skip
 # Of each kind, the files that are changed and how.
 MUTATORS: dict[str, dict[str, Mutator]] = {

@@ -2,132 +2,40 @@
 
 import io
 import json
-import os
 import struct
-import subprocess
 import sys
 import zlib
-from pathlib import Path
 
 import numpy as np
 import pytest
-import trimesh
 from glb import SQUARE_UVS, Glb, square
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 from rooms import box, box_room, scene_of
 
+from fuzzing.run import FAILED, Process
 from gym_batchnav.scene.load import SceneError, load_scene
 from gym_batchnav.scene.save import save_glb
 
-TESTS = Path(__file__).parents[1]
+linux = pytest.mark.skipif(sys.platform != "linux", reason="limits memory by Linux's means")
 
 
-def fuzz(folder, *arguments):
-    """Run the program ``loads.py`` in a folder; returns how many scenes it loaded and how many were refused."""
-    paths = [TESTS, TESTS.parent, *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths))}
-    program = [sys.executable, TESTS / "fuzzing" / "loads.py", *arguments]
-    done = subprocess.run(program, cwd=folder, env=environment, capture_output=True, text=True, timeout=250)
-    assert done.returncode == 0, f"{done.returncode}: {done.stderr[-3000:]}"
-    loaded, refused = map(int, done.stdout.split())
-    return loaded, refused
-
-
-def picture():
-    return np.random.default_rng(0).integers(0, 256, (48, 48, 3)).astype(np.uint8)
-
-
-def sphere():
-    mesh = trimesh.creation.icosphere(subdivisions=3)
-    return mesh.vertices.astype(np.float32), mesh.faces.astype(np.uint16)
-
-
-def write_glb(folder):
-    glb = Glb()
-    vertices, triangles = sphere()
-    part = glb.primitive(vertices, triangles.ravel(), vertices[:, :2] + 1, material=glb.picture(picture()))
-    (folder / "s.glb").write_bytes(glb.mesh(part).bytes())
-
-
-def write_obj(folder):
-    Image.fromarray(picture()).save(folder / "p.png")
-    (folder / "s.mtl").write_text("newmtl m\nKd 1 1 1\nmap_Kd p.png\nd 0.5\n")
-    vertices, triangles = sphere()
-    lines = ["mtllib s.mtl", "o ball", *("v {:.6f} {:.6f} {:.6f}".format(*vertex) for vertex in vertices)]
-    lines += ["vt 0 0", "usemtl m", *("f {}/1 {}/1 {}/1".format(*(triangle + 1)) for triangle in triangles)]
-    (folder / "s.obj").write_text("\n".join(lines))
-
-
-def write_ply(folder):
-    vertices, triangles = sphere()
-    trimesh.Trimesh(vertices, triangles, process=False).export(folder / "s.ply")
-
-
-def write_ascii_ply(folder):
-    vertices, triangles = sphere()
-    trimesh.Trimesh(vertices, triangles, process=False).export(folder / "s.ply", encoding="ascii")
-
-
-def write_stl(folder):
-    trimesh.Trimesh(*sphere(), process=False).export(folder / "s.stl")
-
-
-def write_off(folder):
-    trimesh.Trimesh(*sphere(), process=False).export(folder / "s.off")
-
-
-def write_draco(folder):
-    dracopy = pytest.importorskip("DracoPy")
-    vertices, triangles = sphere()
-    glb = Glb()
-    part = glb.primitive(vertices, triangles.ravel())
-    data = dracopy.encode(vertices, triangles.astype(np.uint32), quantization_bits=14)
-    glb.binary.clear()
-    glb.json["bufferViews"].clear()
-    for accessor in glb.json["accessors"]:
-        del accessor["bufferView"]
-    part["extensions"] = {"KHR_draco_mesh_compression": {"bufferView": glb.view(data), "attributes": {"POSITION": 0}}}
-    (folder / "s.glb").write_bytes(glb.mesh(part).bytes())
-
-
-def write_meshopt(folder):
-    meshopt = pytest.importorskip("meshopt")
-    vertices, triangles = sphere()
-    data = [meshopt.encode_gltf_buffer(vertices.astype(np.float32), "ATTRIBUTES")]
-    data.append(meshopt.encode_gltf_buffer(triangles.astype(np.uint32), "TRIANGLES"))
-    glb = Glb()
-    glb.mesh(glb.primitive(vertices.astype(np.float32), triangles.astype(np.uint32).ravel()))
-    glb.binary.clear()
-    glb.json["bufferViews"].clear()
-    glb.json["accessors"][0]["count"] = len(vertices)
-    for packed, count, stride, mode in zip(
-        data, (len(vertices), triangles.size), (12, 4), ("ATTRIBUTES", "TRIANGLES"), strict=True
-    ):
-        view = glb.json["bufferViews"][glb.view(packed)]
-        view["extensions"] = {"EXT_meshopt_compression": {**view, "count": count, "byteStride": stride, "mode": mode}}
-    (folder / "s.glb").write_bytes(glb.bytes())
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="limits memory by Linux's means")
-@pytest.mark.parametrize(
-    "write", [write_glb, write_obj, write_ply, write_ascii_ply, write_stl, write_off, write_draco, write_meshopt]
-)
-@pytest.mark.slow
-def test_bytes_flipped_and_files_cut_at_every_kilobyte(tmp_path, write):
-    write(tmp_path)
-    name = next(path.name for path in tmp_path.glob("s.*") if path.suffix != ".mtl")
-    assert len(load_scene(tmp_path / name).triangles) == 1280
-    loaded, refused = fuzz(tmp_path, "bytes", name)
-    assert loaded + refused > 200 and min(loaded, refused) > 5
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="limits memory by Linux's means")
-@pytest.mark.slow
-def test_any_json_gives_a_sound_scene_or_a_scene_error(tmp_path):
-    loaded, refused = fuzz(tmp_path, "json")
-    assert min(loaded, refused) > 10
+def outcomes(folder, *names):
+    """Load files in a process that has ten seconds and one GiB for each; returns how many it loaded and refused."""
+    samples = folder.with_name(f"{folder.name}_samples")
+    (samples / "load").mkdir(parents=True)
+    (samples / "load" / "warm.obj").write_text("v 0 0 0\nv 1 0 0\nv 0 1 0\nf 1 2 3\n")
+    process = Process(samples, ["load"])
+    refused = 0
+    try:
+        for name in names:
+            outcome, reason = process.attempt("load", folder, name)
+            assert outcome != FAILED, (name, reason)
+            refused += outcome == "refused"
+    finally:
+        process.close()
+    return len(names) - refused, refused
 
 
 def write_dataset(folder, rows):
@@ -145,18 +53,11 @@ def write_dataset(folder, rows):
     return "home.scene_instance.json"
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="limits memory by Linux's means")
-def test_a_damaged_instance_of_a_dataset_gives_a_sound_scene_or_a_scene_error(tmp_path):
-    row = {"template_name": "crate", "translation": [1, 2, 3], "rotation": [1, 0, 0, 0], "uniform_scale": 0.5}
-    loaded, refused = fuzz(tmp_path, "bytes", write_dataset(tmp_path, [row, row]))
-    assert loaded + refused > 200 and min(loaded, refused) > 5
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="limits memory by Linux's means")
+@linux
 @pytest.mark.parametrize(("count", "outcome"), [(100_000, (1, 0)), (1_000_000, (0, 1))])
 @pytest.mark.slow
 def test_a_dataset_of_many_objects_is_loaded_or_refused_in_time(tmp_path, count, outcome):
-    assert fuzz(tmp_path, "files", write_dataset(tmp_path, [{"template_name": "crate"}] * count)) == outcome
+    assert outcomes(tmp_path, write_dataset(tmp_path, [{"template_name": "crate"}] * count)) == outcome
 
 
 def strips() -> bytes:
@@ -234,21 +135,21 @@ TEXTS = {
 }
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="limits memory by Linux's means")
+@linux
 @pytest.mark.slow
 def test_long_texts_are_refused_in_time(tmp_path):
     for name, text in TEXTS.items():
         (tmp_path / f"{name}.obj").write_bytes(text)
-    assert fuzz(tmp_path, "files", *(path.name for path in tmp_path.iterdir())) == (0, len(TEXTS))
+    assert outcomes(tmp_path, *(path.name for path in tmp_path.iterdir())) == (0, len(TEXTS))
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="limits memory by Linux's means")
+@linux
 @pytest.mark.slow
 def test_small_files_that_stand_for_much_are_refused(tmp_path):
     made = {"a.glb": strips(), "b.glb": copies(), "c.glb": specks(), "d.glb": pictures(), "e.gltf": entries()}
     for name, data in (made | {"f.obj": polygon(), "g.glb": scans()}).items():
         (tmp_path / name).write_bytes(data)
-    assert fuzz(tmp_path, "files", *(path.name for path in tmp_path.iterdir())) == (0, 7)
+    assert outcomes(tmp_path, *(path.name for path in tmp_path.iterdir())) == (0, 7)
 
 
 def floors(count: int, side: float) -> bytes:
@@ -275,20 +176,20 @@ def tall_picture() -> bytes:
     return glb.mesh(glb.primitive(uvs=SQUARE_UVS, material=material)).bytes()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="limits memory by Linux's means")
+@linux
 def test_large_floors_load(tmp_path):
     (tmp_path / "one.glb").write_bytes(floors(1, 400.0))
     (tmp_path / "many.glb").write_bytes(floors(400, 100.0))
-    assert fuzz(tmp_path, "files", "one.glb", "many.glb") == (2, 0)
+    assert outcomes(tmp_path, "one.glb", "many.glb") == (2, 0)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="limits memory by Linux's means")
+@linux
 def test_a_picture_one_pixel_wide_is_refused(tmp_path):
     (tmp_path / "tall.glb").write_bytes(tall_picture())
-    assert fuzz(tmp_path, "files", "tall.glb") == (0, 1)
+    assert outcomes(tmp_path, "tall.glb") == (0, 1)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="limits memory by Linux's means")
+@linux
 @pytest.mark.slow
 def test_long_comments_of_off_are_passed_over(tmp_path):
     body = b"3 1 0\n0 0 0\n1 0 0\n0 1 0\n3 0 1 2\n"
@@ -296,7 +197,7 @@ def test_long_comments_of_off_are_passed_over(tmp_path):
     (tmp_path / "many.off").write_bytes(b"OFF\n" + b"#\n" * 20_000_000 + body)
     (tmp_path / "lies.off").write_bytes(b"OFF\n999999999999 1 0\n0 0 0\n")
     (tmp_path / "short.off").write_bytes(b"OFF\n1000 1 0\n0 0 0\n")
-    assert fuzz(tmp_path, "files", "one.off", "many.off", "lies.off", "short.off") == (2, 2)
+    assert outcomes(tmp_path, "one.off", "many.off", "lies.off", "short.off") == (2, 2)
 
 
 def deep_folders(folder):
@@ -308,7 +209,7 @@ def deep_folders(folder):
     (folder / "f" / "f" / "once_more").symlink_to(folder / "f")
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="limits memory by Linux's means")
+@linux
 @pytest.mark.parametrize(
     ("patterns", "outcome"),
     [
@@ -326,7 +227,7 @@ def test_patterns_of_a_dataset_are_matched_in_time(tmp_path, patterns, outcome):
     dataset = json.loads(path.read_text())
     dataset["objects"]["paths"][".glb"] += patterns
     path.write_text(json.dumps(dataset))
-    assert fuzz(tmp_path, "files", instance) == outcome
+    assert outcomes(tmp_path, instance) == outcome
 
 
 def test_a_file_cut_short_anywhere_is_refused(tmp_path):

@@ -23,7 +23,7 @@ from gym_batchnav.env.config import Scenes
 from gym_batchnav.env.replay import replay
 from gym_batchnav.geometry import Camera
 from gym_batchnav.navmesh.mesh import NavMesh
-from gym_batchnav.scene.habitat.dataset import list_scenes, load_habitat_scene
+from gym_batchnav.scene.habitat.dataset import DATASET_ENDING, list_scenes, load_habitat_scene
 from gym_batchnav.scene.load import load_scene
 from gym_batchnav.scene.scene import Scene
 from gym_batchnav.worlds.log import LoggedBodies, WorldLog
@@ -59,6 +59,15 @@ def check_scene(scene: Scene) -> None:
     assert 0 <= scene.triangle_material.min() <= scene.triangle_material.max() < len(scene.materials), "no material"
     assert -1 <= scene.materials.texture.min() <= scene.materials.texture.max() < len(scene.textures), "no texture"
     assert 1 <= scene.triangle_object.min() <= scene.triangle_object.max() <= len(scene.objects), "no object"
+
+
+def try_load(folder: Path, file: str) -> None:
+    """Load a scene file, or a scene instance of the dataset in its folder."""
+    if file.endswith(".scene_instance.json"):
+        (dataset,) = folder.glob(f"*{DATASET_ENDING}")
+        check_scene(load_habitat_scene(dataset, file))
+    else:
+        check_scene(load_scene(folder / file))
 
 
 def try_scene(folder: Path, file: str) -> None:
@@ -213,6 +222,7 @@ def try_run(folder: Path, file: str) -> None:
 
 
 TRIES = {
+    "load": try_load,
     "state": try_state,
     "collection": try_collection,
     "run": try_run,
@@ -253,7 +263,8 @@ def warm_up(samples: Path, kinds: list[str]) -> None:
     from fuzzing.samples import MUTATORS
 
     for kind in kinds:
-        names = [path.name for path in (samples / kind).iterdir()] if kind == "collection" else MUTATORS[kind]
+        names = MUTATORS.get(kind, ()) if kind != "collection" else ()
+        names = names or [path.name for path in (samples / kind).iterdir()]
         for name in names:
             TRIES.get(kind, try_scene)(samples / kind, name)
 

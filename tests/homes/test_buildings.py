@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gym_batchnav.homes import ALL_KINDS, generate_scene, semantic_class
-from gym_batchnav.homes.buildings.divide import LIMITS, divide_building
+from gym_batchnav.homes.buildings.plan import LIMITS, divide_building
 from gym_batchnav.homes.cells import shared_line
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.scene.scene import Scene

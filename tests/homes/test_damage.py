@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gym_batchnav.homes import generate_scene, undamaged_scene
-from gym_batchnav.homes.damage import debris_spots
-from gym_batchnav.homes.refine import Spots, Surface, refine
+from gym_batchnav.homes.damage import Spots, Surface, debris_spots, refine
 from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.library.prepare import cached_navmesh
 from gym_batchnav.library.sources import scene_sources
@@ -19,7 +18,7 @@ from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
 from gym_batchnav.scene.scene import Scene
 from gym_batchnav.scene.simplify import digest_of_geometry, digest_of_whole_geometry
 
-HOME = {"area": 30, "closed_doors": 0, "triangles": 8000}
+HOME = {"area": 30, "closed_doors": 0, "triangles": 5000}
 
 
 @cache
@@ -33,26 +32,20 @@ def sheet(width: float, depth: float) -> Surface:
     return Surface(vertices, vertices[:, [0, 2]], np.full((4, 4), 255.0), triangles, np.array([0, 1]), np.array([4, 5]))
 
 
-@pytest.mark.parametrize("damage", [0.2, 1.0])
-def test_nothing_lies_outside_and_triangles_stay_moderate(damage):
-    for seed in (1, 2):
-        damaged = home(damage, seed)
-        whole = home(0.0, seed)
-        assert (damaged.bounds[0] > whole.bounds[0] - 0.1).all() and (damaged.bounds[1] < whole.bounds[1] + 0.1).all()
-        assert len(damaged.triangles) < 60_000
-        assert np.unique(damaged.triangle_object).tolist() == list(range(1, len(damaged.objects) + 1))
-        assert np.isfinite(damaged.vertices).all()
-        assert not any(one.solid for one in damaged.objects if one.name == "floaters")
-
-
-def test_more_damage_leaves_less_of_the_walls():
+def test_damage_leaves_less_of_the_walls_within_bounds_and_a_moderate_number_of_triangles():
     def surface(scene: Scene) -> float:
         walls = [number for number, one in enumerate(scene.objects, 1) if one.category in ("wall", "ceiling")]
         a, b, c = (scene.vertices[scene.triangles[np.isin(scene.triangle_object, walls)][:, k]] for k in range(3))
         return float(np.linalg.norm(np.cross(b - a, c - a), axis=1).sum() / 2)
 
-    areas = [sum(surface(home(damage, seed)) for seed in (1, 2)) for damage in (0.0, 0.3, 1.0)]
-    assert areas[0] > areas[1] > areas[2]
+    damaged = home(0.7)
+    whole = home(0.0)
+    assert surface(damaged) < 0.95 * surface(whole)
+    assert (damaged.bounds[0] > whole.bounds[0] - 0.1).all() and (damaged.bounds[1] < whole.bounds[1] + 0.1).all()
+    assert len(damaged.triangles) < 60_000
+    assert np.unique(damaged.triangle_object).tolist() == list(range(1, len(damaged.objects) + 1))
+    assert np.isfinite(damaged.vertices).all()
+    assert not any(one.solid for one in damaged.objects if one.name == "floaters")
 
 
 def test_the_navmesh_is_that_of_the_scene_without_damage_and_with_debris():
@@ -87,7 +80,7 @@ def test_debris_leaves_every_room_in_one_piece():
 
 
 def test_a_recipe_knows_the_way_back(tmp_path):
-    spec = "procedural:1?damage=0.7&area=30&closed_doors=0&triangles=8000"
+    spec = "procedural:1?damage=0.7&area=30&closed_doors=0&triangles=5000"
     for _ in range(2):  # made, then from the cache
         (source,) = scene_sources(spec, DiskCache(tmp_path))
         scene = source.load()

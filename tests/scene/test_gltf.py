@@ -16,7 +16,7 @@ from gym_batchnav.scene.load import SceneError, load_scene
 
 
 def skinned(joints, weights, matrices=None):
-    """A square at x = 10 that hangs on two joints: one turned a quarter to the left, one moved up."""
+    """A square at x = 10 with two joints: one turned a quarter to the left, one moved up."""
     half = float(np.sqrt(0.5))
     glb = Glb()
     part = glb.primitive()
@@ -66,7 +66,7 @@ def test_inverse_bind_matrices_come_first(tmp_path):
     np.testing.assert_allclose(scene.vertices, TURNED + np.array([0, 0, 1]), atol=1e-5)
 
 
-def test_a_skin_does_not_move_a_mesh_that_hangs_on_no_joints(tmp_path):
+def test_a_skin_does_not_move_a_mesh_without_joints(tmp_path):
     glb = square()
     glb.json["nodes"] = [{"mesh": 0, "skin": 0, "translation": [7, 0, 0]}]
     glb.json["skins"] = [{"joints": [0]}]
@@ -78,12 +78,12 @@ def test_a_skin_does_not_move_a_mesh_that_hangs_on_no_joints(tmp_path):
     [
         ({"joints": []}, "skin 0 has 0 joints"),
         ({"joints": [2] * 9}, "skin 0 has 9 joints, there are 4 nodes"),
-        ({"joints": [2]}, "hang on joint 1, but there are 1"),
+        ({"joints": [2]}, "refer to joint 1, but there are 1"),
         ({"joints": [2, 77]}, r"nodes\[77\]"),
         ({"joints": [2, 3], "inverseBindMatrices": 0}, "wrong type"),
     ],
 )
-def test_skins_that_lie_are_refused_by_name(tmp_path, change, reason):
+def test_invalid_skins_are_refused_by_name(tmp_path, change, reason):
     glb = skinned(np.ones((4, 4), np.uint8), np.ones((4, 4), np.float32))
     glb.json["skins"][0] = change
     with pytest.raises(SceneError, match=reason):
@@ -255,8 +255,8 @@ def test_degenerate_triangles_and_missing_bounds_are_kept_as_they_are(tmp_path):
 def test_a_texture_transform_may_choose_other_uvs(tmp_path):
     glb = Glb()
     material = glb.picture(four_colors())
-    wear = glb.json["materials"][material]["pbrMetallicRoughness"]["baseColorTexture"]
-    wear["extensions"] = {"KHR_texture_transform": {"texCoord": 1, "offset": [0.25, 0]}}
+    reference = glb.json["materials"][material]["pbrMetallicRoughness"]["baseColorTexture"]
+    reference["extensions"] = {"KHR_texture_transform": {"texCoord": 1, "offset": [0.25, 0]}}
     part = glb.primitive(uvs=SQUARE_UVS, material=material)
     part["attributes"]["TEXCOORD_1"] = glb.accessor(SQUARE_UVS / 2)
     uvs = glb.mesh(part).load(tmp_path).uvs

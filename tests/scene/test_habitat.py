@@ -1,4 +1,4 @@
-"""Habitat's scene datasets: every thing stands where the JSON says, and nothing outside the folder is read."""
+"""Habitat's scene datasets: objects are where the JSON puts them, and nothing outside the folder is read."""
 
 import dataclasses
 import json
@@ -220,9 +220,9 @@ def test_what_is_not_supported_is_left_out_with_a_warning(folder):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         scene = load(folder)
-    for said in ("articulated", "place of its stage", "origin"):
-        assert any(said in sentence for sentence in scene.warnings)
-        assert any(said in str(one.message) for one in caught)
+    for reason in ("articulated", "place of its stage", "origin"):
+        assert any(reason in sentence for sentence in scene.warnings)
+        assert any(reason in str(one.message) for one in caught)
 
 
 def test_a_dataset_names_its_instances_or_else_its_stages(folder):
@@ -282,7 +282,7 @@ def test_nothing_outside_the_folder_is_read(folder, path):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "reason"),
     [
         ({"object_instances": [{"template_name": "sofa"}]}, "'sofa' matches none of its 1 objects"),
         ({"object_instances": [{}]}, "malformed"),
@@ -297,9 +297,9 @@ def test_nothing_outside_the_folder_is_read(folder, path):
         ({"navmesh_instance": "fly"}, "malformed"),
     ],
 )
-def test_what_is_wrong_is_said_with_the_file(folder, change, said):
+def test_what_is_wrong_is_said_with_the_file(folder, change, reason):
     write_instance(folder, **{"rows": [], **change})
-    with pytest.raises(SceneError, match=said) as caught:
+    with pytest.raises(SceneError, match=reason) as caught:
         load(folder)
     assert "apt_0.scene_instance.json" in str(caught.value)
 
@@ -315,11 +315,11 @@ def test_a_damaged_dataset_is_refused_by_name(tmp_path, text):
 
 
 def test_a_dataset_of_too_many_entries_is_refused_before_it_is_parsed(folder, monkeypatch):
-    for name, limit, said in (
+    for name, limit, reason in (
         ("MAX_JSON_ITEMS", 5, "entries, the limit is 5"),
         ("MAX_JSON_BYTES", 40, "the limit is 40"),
     ):
-        with monkeypatch.context() as patch, pytest.raises(SceneError, match=f"cannot be used .*{said}"):
+        with monkeypatch.context() as patch, pytest.raises(SceneError, match=f"cannot be used .*{reason}"):
             patch.setattr(json_values, name, limit)
             load(folder)
 

@@ -1,4 +1,4 @@
-"""KTX2 textures with Basis Universal: what an independent encoder wrote, and headers that lie."""
+"""KTX2 textures with Basis Universal: what an independent encoder wrote, and invalid headers."""
 
 import struct
 import sys
@@ -67,7 +67,7 @@ def test_the_largest_level_that_fits_is_decoded(basisu):
         (changed("uastc", WIDTH, 60000), "declares 256 bytes, not"),
     ],
 )
-def test_headers_that_lie_are_refused_before_anything_is_decoded(basisu, monkeypatch, data, reason):
+def test_invalid_headers_are_refused_before_anything_is_decoded(basisu, monkeypatch, data, reason):
     monkeypatch.setattr("importlib.import_module", None)
     with pytest.raises(DamagedImageError, match=reason):
         open_image(data, "it")
@@ -94,7 +94,7 @@ def test_damaged_data_is_an_error_or_a_picture_of_the_same_size(basisu):
 
 
 @pytest.mark.parametrize("source", [None, 0])
-def test_a_scene_wears_it(basisu, tmp_path, source):
+def test_a_scene_has_the_texture(basisu, tmp_path, source):
     (picture,) = ktx2_square("etc1s", source).load(tmp_path).textures
     assert picture.shape == (16, 16, 4)
     assert np.abs(picture[4::8, 4::8].astype(int) - QUARTERS).max() <= 12
@@ -124,7 +124,7 @@ def test_a_damaged_one_is_a_missing_texture(basisu, tmp_path):
 
 
 @pytest.mark.data
-def test_the_lamp_of_khronos_wears_its_texture(basisu, data_dir):
+def test_the_lamp_of_khronos_has_its_texture(basisu, data_dir):
     scene = load_scene(data_dir / "fixtures" / "gltf" / "AnisotropyBarnLamp-KTX2" / "AnisotropyBarnLamp.gltf")
     assert len(scene.triangles) == 10_203 and scene.warnings == ()
     (picture,) = scene.textures

@@ -1,16 +1,17 @@
-"""Loading scenes: the features of every format one by one, frames, and files that lie."""
+"""Loading scenes: the features of every format one by one, frames, and invalid files."""
 
-import base64
 import hashlib
 import io
 import json
 import pickle
 import shutil
 import sys
+import time
 
 import numpy as np
 import pytest
 import trimesh
+from compressed import draco_square
 from glb import SQUARE, SQUARE_CORNERS, SQUARE_UVS, Glb, four_colors, soup, square
 from PIL import Image
 from rooms import names_of
@@ -23,13 +24,14 @@ from gym_batchnav.scene import images, json_values
 from gym_batchnav.scene.formats import gltf as read_gltf
 from gym_batchnav.scene.formats import gltf_codecs as read_draco
 from gym_batchnav.scene.formats import gltf_document as gltf
+from gym_batchnav.scene.formats import via_trimesh
 from gym_batchnav.scene.formats.gltf_document import count_gltf
 from gym_batchnav.scene.load import SceneError, SceneNotFoundError, load_scene
 from gym_batchnav.scene.scene import CLAMP, LINEAR, MASK, MIRROR, NEAREST, OPAQUE, REPEAT
 
 
 def color_at(scene, point):
-    """The texel that the scene's vertex at ``point`` wears, looked up half a texel inside the picture."""
+    """The texel that the scene's vertex at ``point`` shows, looked up half a texel inside the picture."""
     row = int(np.argmin(np.linalg.norm(scene.vertices - point, axis=1)))
     texture = scene.textures[0]
     u, v = np.clip(scene.uvs[row], 0.01, 0.99)
@@ -111,11 +113,11 @@ def test_a_picture_stands_upright_whatever_the_format(tmp_path, make):
 def test_materials_of_gltf(tmp_path):
     glb = Glb()
     glb.json["samplers"] = [{"wrapS": 33071, "wrapT": 33648, "magFilter": 9728}]
-    worn = glb.picture(four_colors(), sampler=0)
-    glb.json["materials"][worn] |= {"alphaMode": "MASK", "alphaCutoff": 0.25, "doubleSided": True}
-    glb.json["materials"][worn]["pbrMetallicRoughness"]["baseColorFactor"] = [0.1, 0.2, 0.3, 0.4]
+    textured = glb.picture(four_colors(), sampler=0)
+    glb.json["materials"][textured] |= {"alphaMode": "MASK", "alphaCutoff": 0.25, "doubleSided": True}
+    glb.json["materials"][textured]["pbrMetallicRoughness"]["baseColorFactor"] = [0.1, 0.2, 0.3, 0.4]
     glass = glb.material(alphaMode="BLEND")
-    parts = [glb.primitive(uvs=SQUARE_UVS, material=worn), glb.primitive(material=glass), glb.primitive()]
+    parts = [glb.primitive(uvs=SQUARE_UVS, material=textured), glb.primitive(material=glass), glb.primitive()]
     scene = glb.mesh(*parts).load(tmp_path)
     rows = scene.triangle_material[::2]
     materials = scene.materials
@@ -134,14 +136,14 @@ def test_a_texture_transform_is_baked_into_the_uvs(tmp_path):
     material = glb.picture(four_colors())
     # The example in the extension's text: the lower left quarter of the picture, turned clockwise by 90 degrees.
     transform = {"offset": [0, 1], "rotation": np.pi / 2, "scale": [0.5, 0.5]}
-    wear = glb.json["materials"][material]["pbrMetallicRoughness"]["baseColorTexture"]
-    wear["extensions"] = {"KHR_texture_transform": transform}
+    reference = glb.json["materials"][material]["pbrMetallicRoughness"]["baseColorTexture"]
+    reference["extensions"] = {"KHR_texture_transform": transform}
     glb.json["extensionsRequired"] = ["KHR_texture_transform"]
     uvs = glb.mesh(glb.primitive(uvs=SQUARE_UVS, material=material)).load(tmp_path).uvs
     np.testing.assert_allclose(uvs, np.stack([SQUARE_UVS[:, 1] / 2, 1 - SQUARE_UVS[:, 0] / 2], axis=1), atol=1e-6)
 
 
-def test_a_texture_without_uvs_is_not_worn(tmp_path):
+def test_a_texture_without_uvs_is_left_out(tmp_path):
     glb = Glb()
     material = glb.picture(four_colors())
     scene = glb.mesh(glb.primitive(material=material)).load(tmp_path)
@@ -218,16 +220,6 @@ def test_morph_targets_stand_at_their_weights(tmp_path):
     assert any("morph targets" in warning for warning in scene.warnings)
 
 
-def test_strips_fans_and_lists_give_the_same_square(tmp_path):
-    glb = Glb()
-    strip = glb.primitive(corners=np.array([0, 1, 3, 2], np.uint8), mode=5)
-    fan = glb.primitive(corners=np.array([0, 1, 2, 3], np.uint32), mode=6)
-    bare = glb.primitive(vertices=SQUARE[SQUARE_CORNERS], corners=None)
-    corners = soup(glb.mesh(strip, fan, bare).load(tmp_path)).reshape(3, 2, 3, 3)
-    areas = np.cross(corners[:, :, 1] - corners[:, :, 0], corners[:, :, 2] - corners[:, :, 0]).sum(axis=1) / 2
-    np.testing.assert_allclose(areas, [[0, 0, 1]] * 3)
-
-
 def test_lines_and_points_are_left_out_and_counted(tmp_path):
     glb = Glb()
     scene = glb.mesh(glb.primitive(mode=1), glb.primitive(mode=0), glb.primitive()).load(tmp_path)
@@ -255,16 +247,11 @@ def test_accessors_may_be_strided_sparse_or_normalized(tmp_path):
     np.testing.assert_allclose(vertices[8:], SQUARE)
 
 
-def test_a_gltf_may_hold_its_data_in_uris_or_beside_it(tmp_path):
+def test_a_missing_buffer_of_a_gltf_is_named(tmp_path):
     glb = square()
-    plain = {key: items for key, items in glb.json.items() if items}
-    for uri in ("data:application/octet-stream;base64," + base64.b64encode(glb.binary).decode(), "sub/my%20data.bin"):
-        (tmp_path / "sub").mkdir(exist_ok=True)
-        (tmp_path / "sub" / "my data.bin").write_bytes(glb.binary)
-        plain["buffers"] = [{"byteLength": len(glb.binary), "uri": uri}]
-        (tmp_path / "made.gltf").write_text(json.dumps(plain))
-        np.testing.assert_array_equal(load_scene(tmp_path / "made.gltf").vertices, SQUARE)
-    (tmp_path / "sub" / "my data.bin").unlink()
+    document = {key: items for key, items in glb.json.items() if items}
+    document["buffers"] = [{"byteLength": len(glb.binary), "uri": "sub/my%20data.bin"}]
+    (tmp_path / "made.gltf").write_text(json.dumps(document))
     with pytest.raises(SceneError, match=r"made\.gltf.*my data\.bin.*does not exist.*put the file there"):
         load_scene(tmp_path / "made.gltf")
 
@@ -330,8 +317,8 @@ def test_up_is_guessed_from_the_surface_that_faces_it(tmp_path, suffix, up):
     scene = load_scene(tmp_path / f"room.{suffix}")
     np.testing.assert_allclose(np.ptp(scene.vertices, axis=0), [8, 2.5, 7], rtol=1e-6)
     assert any("guessed" in sentence for sentence in scene.warnings) == (up == "z" or suffix != "obj")
-    told = load_scene(tmp_path / f"room.{suffix}", up="y")
-    np.testing.assert_allclose(np.ptp(told.vertices, axis=0), size, rtol=1e-6)
+    explicit = load_scene(tmp_path / f"room.{suffix}", up="y")
+    np.testing.assert_allclose(np.ptp(explicit.vertices, axis=0), size, rtol=1e-6)
 
 
 def test_a_room_in_gltf_that_lies_on_its_side_is_reported(tmp_path):
@@ -365,8 +352,8 @@ def test_units_are_guessed_from_the_height(tmp_path, unit):
     scene = load_scene(tmp_path / "room.obj")
     np.testing.assert_allclose(np.ptp(scene.vertices, axis=0), [8, 2.5, 7], rtol=1e-6)
     assert any("units high" in sentence for sentence in scene.warnings) == (unit != 1)
-    told = load_scene(tmp_path / "room.obj", scale=1)
-    np.testing.assert_allclose(np.ptp(told.vertices, axis=0), np.array([8, 2.5, 7]) / unit, rtol=1e-6)
+    explicit = load_scene(tmp_path / "room.obj", scale=1)
+    np.testing.assert_allclose(np.ptp(explicit.vertices, axis=0), np.array([8, 2.5, 7]) / unit, rtol=1e-6)
 
 
 def test_z_up_becomes_y_up_and_stays_right_handed(tmp_path):
@@ -440,7 +427,7 @@ def corners_of(*values):
     return change
 
 
-def wear(uri):
+def textured_by_uri(uri):
     def change(glb):
         material = glb.picture(four_colors())
         glb.json["images"][0] = {"uri": uri}
@@ -448,11 +435,6 @@ def wear(uri):
         glb.mesh(glb.primitive(uvs=SQUARE_UVS, material=material))
 
     return change
-
-
-def many_copies(glb):
-    glb.json["nodes"] = [{"mesh": 0}] * 100
-    glb.json["scenes"][0]["nodes"] = list(range(100))
 
 
 @pytest.mark.parametrize(
@@ -467,7 +449,6 @@ def many_copies(glb):
         (break_json(nodes=[{"mesh": 0, "translation": [1e300, 0, 0]}]), "translation is not 3 finite"),
         (break_json(nodes={"mesh": 0}), "not a JSON list"),
         (break_json(nodes=["mesh"]), "not a JSON object"),
-        (break_json(asset={"version": "1.0"}), "version '1.0'"),
         (break_json(scene=3), r"scenes\[3\], but there are 1"),
         (break_json(scenes=[{"nodes": []}]), "no triangles"),
         (break_json(extensionsRequired=["EXT_unheard_of"]), "EXT_unheard_of.*without that extension"),
@@ -490,32 +471,21 @@ def many_copies(glb):
         (break_item("meshes", 0, primitives=[{}]), "malformed"),
         (break_item("meshes", 0, primitives=7), "primitives is not a JSON list"),
         (corners_of(0, 1, 4), "triangles refer to vertex 4, but there are 4"),
-        (wear("../secret.png"), "not inside its folder"),
-        (wear("%2e%2e/secret.png"), "not inside its folder"),
-        (wear("/etc/passwd"), "not inside its folder"),
-        (wear("http://example.com/a.png"), "not inside its folder"),
-        (wear("file:///etc/passwd"), "not inside its folder"),
-        (wear("C:\\secret.png"), "not inside its folder"),
-        (wear("data:image/png;base64,@@"), "damaged data URI"),
+        (textured_by_uri("../secret.png"), "not inside its folder"),
+        (textured_by_uri("%2e%2e/secret.png"), "not inside its folder"),
+        (textured_by_uri("/etc/passwd"), "not inside its folder"),
+        (textured_by_uri("http://example.com/a.png"), "not inside its folder"),
+        (textured_by_uri("file:///etc/passwd"), "not inside its folder"),
+        (textured_by_uri("C:\\secret.png"), "not inside its folder"),
+        (textured_by_uri("data:image/png;base64,@@"), "damaged data URI"),
     ],
 )
-def test_a_lying_file_is_refused_by_name(tmp_path, change, reason):
+def test_an_invalid_file_is_refused_by_name(tmp_path, change, reason):
     glb = square()
     change(glb)
     with pytest.raises(SceneError, match=reason) as error:
         glb.load(tmp_path)
     assert "made.glb" in str(error.value)
-
-
-def test_bombs_are_refused_before_they_are_unpacked(tmp_path, monkeypatch):
-    monkeypatch.setattr(assemble, "MAX_TRIANGLES", 100)
-    glb = square()
-    many_copies(glb)
-    with pytest.raises(SceneError, match="more than 100 triangles"):
-        glb.load(tmp_path)
-    monkeypatch.setattr(images, "MAX_IMAGE_PIXELS", 1000)
-    with pytest.raises(SceneError, match="image image 0 has 40x40 pixels"):
-        glb_square(tmp_path, np.zeros((40, 40, 3), np.uint8))
 
 
 def jpeg_of_scans(num_more):
@@ -562,7 +532,7 @@ def test_pictures_that_take_long_or_much_to_decode_are_refused(monkeypatch):
         ("a.stl", bytes(80) + b"\xff\xff\xff\xff", "cannot be read|no triangles"),
     ],
 )
-def test_files_that_are_no_scenes_are_refused(tmp_path, name, content, reason):
+def test_files_that_are_not_scenes_are_refused(tmp_path, name, content, reason):
     if content is not None:
         (tmp_path / name).write_bytes(content)
     with pytest.raises(SceneError, match=reason) as error:
@@ -611,7 +581,7 @@ def test_limits_hold_for_the_whole_file(tmp_path, monkeypatch):
         (assemble, "MAX_TEXTURES", 1, "more than 1 textures: combine some into an atlas"),
         (assemble, "MAX_TRIANGLES", 3, "more than 3 triangles"),
         (assemble, "MAX_PARTS", 1, "parts: join some of its meshes"),
-        (assemble, "FREE_ELEMENTS", -(10**6), "vertices and triangles, about"),
+        (images, "MAX_IMAGE_PIXELS", 1000, "image image 0 has 40x40 pixels"),
         (gltf, "MAX_ELEMENTS_READ", 20, "read more than 20 vertices and indices"),
         (gltf, "MAX_NODES", 0, "has 1 nodes"),
         (gltf, "MAX_GLTF_JSON_BYTES", 100, "bytes of JSON"),
@@ -664,7 +634,7 @@ def test_a_mesh_is_counted_once_however_many_nodes_place_it(tmp_path, monkeypatc
 
 
 def test_large_files_may_hold_more_than_small_ones(tmp_path, monkeypatch):
-    monkeypatch.setattr(assemble, "FREE_ELEMENTS", 0)
+    monkeypatch.setattr(assemble, "MAX_ELEMENTS", 0)
     glb = Glb()
     glb.mesh(glb.primitive(np.random.default_rng(0).random((900, 3)).astype(np.float32), None))
     assert len(glb.load(tmp_path).triangles) == 300
@@ -694,7 +664,7 @@ def test_large_pictures_of_any_mode_keep_color_and_transparency(tmp_path, mode, 
         assert (pixels[..., :3] == expected).all()
 
 
-def test_few_triangles_of_many_vertices_keep_what_they_wear(tmp_path):
+def test_few_triangles_of_many_vertices_keep_their_attributes(tmp_path):
     many = np.concatenate([np.full((500, 3), 7, np.float32), SQUARE])
     uvs = np.concatenate([np.zeros((500, 2), np.float32), SQUARE_UVS])
     colors = np.arange(504 * 4).reshape(504, 4).astype(np.uint8)
@@ -726,32 +696,7 @@ def test_links_may_not_lead_out_of_the_folder(tmp_path):
     assert len(load_scene(inside / "s.obj").textures) == 1
 
 
-def draco_square(tmp_path, **options):
-    """A textured 3 x 3 grid, plain and compressed, as GLB builders."""
-    dracopy = pytest.importorskip("DracoPy")
-    grid = np.stack(np.meshgrid([0, 1, 2], [0, 1, 2]), axis=-1).reshape(-1, 2)
-    vertices = np.concatenate([grid, grid[:, :1] * grid[:, 1:] / 4], axis=1).astype(np.float32)
-    uvs = (grid / 2).astype(np.float32)
-    corner = np.array([0, 1, 3, 4])
-    triangles = (corner[:, None] + [0, 1, 4, 0, 4, 3]).reshape(-1, 3).astype(np.uint32)
-    plain = Glb()
-    packed = Glb()
-    made = plain.primitive(vertices, triangles.ravel(), uvs, material=plain.picture(four_colors()))
-    plain.mesh(made)
-    data = dracopy.encode(vertices, triangles, quantization_bits=16, tex_coord=uvs.astype(np.float64), **options)
-    kinds = {0: "POSITION", 3: "TEXCOORD_0"}  # Draco's numbers for them
-    found = {kinds[entry["attribute_type"]]: entry["unique_id"] for entry in dracopy.decode(data).attributes}
-    part = packed.primitive(vertices, triangles.ravel(), uvs, material=packed.picture(four_colors()))
-    extension = {"bufferView": packed.view(data), "attributes": found}
-    part["extensions"] = {"KHR_draco_mesh_compression": extension}
-    packed.mesh(part)
-    packed.json["extensionsRequired"] = ["KHR_draco_mesh_compression"]
-    for accessor in packed.json["accessors"]:
-        del accessor["bufferView"]
-    return plain, packed
-
-
-def wearing(scene):
+def corner_rows(scene):
     """Every corner's place and uv, as sorted rows."""
     corners = scene.triangles.ravel()
     rows = np.concatenate([scene.vertices[corners], scene.uvs[corners]], axis=1).round(3) + 0.0
@@ -760,20 +705,20 @@ def wearing(scene):
 
 @pytest.mark.parametrize("preserve_order", [False, True])
 def test_draco_gives_what_was_compressed(tmp_path, preserve_order):
-    plain, packed = draco_square(tmp_path, preserve_order=preserve_order)
+    plain, packed = draco_square(preserve_order=preserve_order)
     expected = plain.load(tmp_path)
     found = packed.load(tmp_path)
-    np.testing.assert_allclose(wearing(found), wearing(expected), atol=2e-3)
+    np.testing.assert_allclose(corner_rows(found), corner_rows(expected), atol=2e-3)
     normals = [np.cross(s[:, 1] - s[:, 0], s[:, 2] - s[:, 0]) for s in (soup(expected), soup(found))]
     np.testing.assert_allclose(normals[1].sum(axis=0), normals[0].sum(axis=0), atol=1e-3)
 
 
 def test_damaged_draco_is_refused(tmp_path):
-    _, packed = draco_square(tmp_path)
+    _, packed = draco_square()
     packed.json["accessors"][0]["count"] = 10
     with pytest.raises(SceneError, match=r"accessor 0 was compressed as \(9, 3\), not \(10, 3\)"):
         packed.load(tmp_path)
-    _, packed = draco_square(tmp_path)
+    _, packed = draco_square()
     packed.json["bufferViews"][-1]["byteLength"] -= 20
     with pytest.raises(SceneError, match="Draco data cannot be decoded"):
         packed.load(tmp_path)
@@ -781,14 +726,14 @@ def test_damaged_draco_is_refused(tmp_path):
 
 @pytest.mark.parametrize("preserve_order", [False, True])
 def test_draco_is_not_decoded_where_it_makes_more_than_it_may(tmp_path, monkeypatch, preserve_order):
-    _, packed = draco_square(tmp_path, preserve_order=preserve_order)
+    _, packed = draco_square(preserve_order=preserve_order)
     view = packed.json["bufferViews"][-1]
     data = bytes(packed.binary[view["byteOffset"] :][: view["byteLength"]])
     assert read_draco.draco_counts(data) == (9, 8)
     monkeypatch.setattr(read_gltf, "decode_draco", None)
     corners = packed.json["accessors"][-1]
-    with monkeypatch.context() as patch, pytest.raises(SceneError, match="expands to 17 or more vertices and"):
-        patch.setattr(assemble, "FREE_ELEMENTS", -(10**6))
+    with monkeypatch.context() as patch, pytest.raises(SceneError, match="more than 7 triangles"):
+        patch.setattr(assemble, "MAX_TRIANGLES", 7)
         packed.load(tmp_path)
     corners["count"] -= 3
     with pytest.raises(SceneError, match="declares 9 vertices and 8 triangles, more than its accessors"):
@@ -813,19 +758,8 @@ def test_draco_without_its_extra_is_refused_by_name_unless_there_is_a_plain_copy
         glb.load(tmp_path)
 
 
-def test_quantized_meshes_are_read_as_they_are_meant(tmp_path):
-    glb = Glb()
-    glb.json["extensionsRequired"] = ["KHR_mesh_quantization"]
-    glb.json["nodes"][0] |= {"scale": [0.01, 0.01, 0.01], "translation": [-5, 0, 0]}
-    part = glb.primitive((SQUARE * 500).astype(np.int16), material=glb.picture(four_colors()))
-    part["attributes"]["TEXCOORD_0"] = glb.accessor((SQUARE_UVS * 65535).astype(np.uint16), normalized=True)
-    scene = glb.mesh(part).load(tmp_path)
-    np.testing.assert_allclose(scene.vertices, SQUARE * 5 - [5, 0, 0], atol=1e-6)
-    np.testing.assert_array_equal(scene.uvs, SQUARE_UVS)
-
-
 def textured_by(extension, source=None):
-    """A square whose texture is of an extension, with a plain one beside it or not."""
+    """A square whose texture is of an extension, optionally with a plain one."""
     glb = Glb()
     material = glb.picture(four_colors())
     glb.json["textures"][0] = {"extensions": {extension: {"source": 0}}} | (
@@ -885,8 +819,25 @@ def test_off_is_read(tmp_path):
     np.testing.assert_allclose(np.ptp(scene.vertices, axis=0), [8, 2.5, 7], rtol=1e-6)
 
 
-def test_headers_that_lie_are_refused_before_trimesh_sees_them(tmp_path):
+def test_edges_of_ply_take_no_time(tmp_path):
+    """Trimesh would join them to paths, for a minute."""
+    rng = np.random.default_rng(0)
+    header = "ply\nformat binary_little_endian 1.0\n"
+    header += "element vertex 150000\nproperty float x\nproperty float y\nproperty float z\n"
+    header += "element face 1\nproperty list uchar int vertex_indices\n"
+    header += "element edge 150000\nproperty int vertex1\nproperty int vertex2\nend_header\n"
+    body = rng.random((150_000, 3)).astype("<f4").tobytes() + b"\3" + np.arange(3, dtype="<i4").tobytes()
+    edges = rng.integers(0, 150_000, (150_000, 2)).astype("<i4").tobytes()
+    (tmp_path / "edges.ply").write_bytes(header.encode() + body + edges)
+    before = time.process_time()
+    assert len(load_scene(tmp_path / "edges.ply").triangles) == 1
+    assert time.process_time() - before < 10
+
+
+def test_wrong_headers_and_long_texts_are_refused_before_trimesh_sees_them(tmp_path, monkeypatch):
     mesh = room((1, 1, 1))
+    monkeypatch.setattr(via_trimesh, "_MAX_TEXT_ROWS", 19)
+    monkeypatch.setattr(trimesh, "load_scene", None)
     header, body = mesh.export(file_type="ply").split(b"end_header\n")
     solid = b"solid a\nvertex 0 0 0\nvertex 1 0 0\nvertex 0 1 0\nendsolid\n"
     for name, data, reason in (
@@ -896,13 +847,15 @@ def test_headers_that_lie_are_refused_before_trimesh_sees_them(tmp_path):
         ("d.ply", b"ply\nformat ascii 1.0\nelement vertex 1\nend_header\n" + b"\x0b" * 2000, "characters"),
         ("e.ply", b"ply\n" + b"comment\n" * 10**5 + b"end_header\n", "header has no end"),
         ("f.stl", solid * 2001, "more than 2000 solids"),
+        ("g.ply", mesh.export(file_type="ply", encoding="ascii"), "20 vertices and faces, the limits are .* and 19"),
+        ("h.off", mesh.export(file_type="off").encode(), "20 vertices and faces, .*: save it as GLB or in binary"),
     ):
         (tmp_path / name).write_bytes(data)
         with pytest.raises(SceneError, match=reason):
             load_scene(tmp_path / name)
 
 
-def test_what_was_decided_of_the_frame_is_told(tmp_path):
+def test_the_chosen_frame_is_reported(tmp_path):
     frame = {"up": "y", "scale": 1.0, "origin": (0.0, 0.0, 0.0)}
     assert frame.items() <= square().load(tmp_path).metadata.items()
     room((8000, 7000, 2500)).export(tmp_path / "room.stl")
@@ -946,9 +899,9 @@ def test_errors_carry_their_scene_and_reason(tmp_path):
     (tmp_path / "a.obj").write_text("v 0 0 zero\n")
     with pytest.raises(SceneError) as error:
         load_scene(tmp_path / "a.obj")
-    for told in (error.value, pickle.loads(pickle.dumps(error.value))):
-        assert told.scene == str(tmp_path / "a.obj") and told.reason.startswith("its line 1 is")
-        assert str(told) == f"scene '{told.scene}': {told.reason}"
+    for explicit in (error.value, pickle.loads(pickle.dumps(error.value))):
+        assert explicit.scene == str(tmp_path / "a.obj") and explicit.reason.startswith("its line 1 is")
+        assert str(explicit) == f"scene '{explicit.scene}': {explicit.reason}"
 
 
 def test_an_odd_shaped_picture_is_refused_by_its_side():
@@ -995,8 +948,8 @@ def test_a_stage_configuration_says_which_way_is_up(tmp_path):
     scene = load_scene(tmp_path / "made.glb")
     assert scene.metadata["up"] == "z" and scene.metadata["scale"] == (1.0, 1.0, 3.0)
     np.testing.assert_array_equal(scene.vertices, SQUARE[:, [0, 2, 1]] * [1, 1, -3])
-    told = load_scene(tmp_path / "made.glb", up="y", scale=1)
-    np.testing.assert_array_equal(told.vertices, SQUARE)
+    explicit = load_scene(tmp_path / "made.glb", up="y", scale=1)
+    np.testing.assert_array_equal(explicit.vertices, SQUARE)
     (tmp_path / "made.stage_config.json").write_text(json.dumps({"up": [1, 0, 0], "front": [0, 0, -1]}))
     sideways = load_scene(tmp_path / "made.glb")
     np.testing.assert_array_equal(sideways.vertices, SQUARE[:, [1, 0, 2]] * [-1, 1, 1])

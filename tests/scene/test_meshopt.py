@@ -1,4 +1,4 @@
-"""BufferViews compressed by meshoptimizer: what an independent encoder wrote, round trips, and lies."""
+"""BufferViews compressed by meshoptimizer: what an independent encoder wrote, round trips, and invalid data."""
 
 import base64
 import sys

@@ -10,16 +10,12 @@ from rooms import names_of
 
 from gym_batchnav.scene.formats import mjcf as reader
 from gym_batchnav.scene.formats.mjcf import category_of
-from gym_batchnav.scene.formats.mjcf_compile import _compiled
 from gym_batchnav.scene.load import load_scene
 
 pytest.importorskip("mujoco")
 
 
-@pytest.fixture(autouse=True)
-def compiled_in_this_process(monkeypatch):
-    """Without a process of its own for each of these small models; test_mjcf_files.py has that."""
-    monkeypatch.setattr(reader, "compile_mjcf", lambda document: _compiled(document.xml.decode(), document.assets))
+in_process = pytest.fixture(mjcf.in_process, autouse=True)
 
 
 def corners_of(scene):
@@ -78,10 +74,10 @@ def test_a_geom_that_collides_counts_in_the_inertia_of_its_body(tmp_path):
 
 def test_many_height_fields_are_refused_before_their_triangles_are_made(tmp_path, monkeypatch):
     monkeypatch.setattr(reader, "shape_of", None)
-    monkeypatch.setattr("gym_batchnav.scene.builder.FREE_ELEMENTS", 10_000)
+    monkeypatch.setattr("gym_batchnav.scene.builder.MAX_ELEMENTS", 10_000)
     field = '<hfield name="h" nrow="32" ncol="32" size="1 1 1 1"/>'
     world = '<replicate count="20" offset="3 0 0"><geom type="hfield" hfield="h"/></replicate>'
-    with pytest.raises(ValueError, match=r"expands to 61,440 or more vertices and triangles, about 2 MiB"):
+    with pytest.raises(ValueError, match=r"expands to 61,440 or more vertices and triangles; loading them takes 2 MiB"):
         load_scene(write(tmp_path, model(world, field)))
 
 
@@ -271,7 +267,7 @@ def texels(scene, points, number=1):
 
 
 def mujoco_pixels(path, width, height):
-    """What MuJoCo's renderer shows of the square of 4 m by 4 m around the origin, from above; sRGB [H, W, 3]."""
+    """MuJoCo's picture of the square of 4 m by 4 m around the origin, from above; sRGB [H, W, 3]."""
     import mujoco
 
     if tuple(map(int, mujoco.__version__.split(".")[:2])) < (3, 12):
@@ -314,12 +310,12 @@ TEXTURED = {
 }
 
 
-@pytest.mark.opengl
 def some_by_default(cases):
     """All cases, of which every sixth runs by default and the others with ``-m slow``."""
     return [case if row % 6 == 0 else pytest.param(case, marks=pytest.mark.long) for row, case in enumerate(cases)]
 
 
+@pytest.mark.opengl
 @pytest.mark.parametrize("case", some_by_default(TEXTURED))
 def test_textures_lie_where_mujoco_draws_them(tmp_path, case):
     geom, texture, material = TEXTURED[case]

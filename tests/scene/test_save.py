@@ -75,10 +75,10 @@ def test_what_is_saved_is_loaded_back(tmp_path):
     np.testing.assert_array_equal(back.uvs[back.triangles][textured], corner_uvs[textured])
     for name in ("base_color", "alpha_mode", "double_sided", "wrap", "filter", "alpha_cutoff"):
         np.testing.assert_array_equal(getattr(back.materials, name)[after], getattr(scene.materials, name)[before])
-    worn = back.materials.texture[after]
-    np.testing.assert_array_equal(worn >= 0, textured)
+    texture = back.materials.texture[after]
+    np.testing.assert_array_equal(texture >= 0, textured)
     for row in (0, 1):
-        (number,) = set(worn[before == row].tolist())
+        (number,) = set(texture[before == row].tolist())
         difference = np.abs(back.textures[number].astype(int) - scene.textures[row])
         assert difference.max() <= (0 if row == 1 else 12)  # alpha is kept exactly, JPEG is not exact
 

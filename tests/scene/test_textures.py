@@ -11,7 +11,7 @@ from gym_batchnav.scene.load import load_scene
 
 
 def pictures(tmp_path, *sides, seed=0):
-    """A file of squares that each wear a picture of noise, with these sides."""
+    """A file of squares, each with a texture of noise of these sides."""
     rng = np.random.default_rng(seed)
     glb = Glb()
     noise = [rng.integers(0, 256, (height, width, 3), np.uint8) for height, width in sides]

@@ -7,9 +7,8 @@ import zlib
 import numpy as np
 
 from gym_batchnav.homes.apartment import MAX_TRIANGLES, MIN_TRIANGLES
-from gym_batchnav.homes.buildings.divide import LIMITS, choose_area
 from gym_batchnav.homes.buildings.furnish import furnish_building_room
-from gym_batchnav.homes.buildings.plan import make_building_plan
+from gym_batchnav.homes.buildings.plan import LIMITS, choose_area, make_building_plan
 from gym_batchnav.homes.compose import Furnished, compose
 from gym_batchnav.homes.daylight import draw_sun
 from gym_batchnav.homes.finishes import Finish, choose_finishes

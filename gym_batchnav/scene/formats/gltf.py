@@ -14,14 +14,13 @@ from gym_batchnav.scene.files import SceneFiles
 from gym_batchnav.scene.formats.gltf_codecs import BASISU, decode_draco, draco_counts
 from gym_batchnav.scene.formats.gltf_document import FILTER, WRAP, GltfDocument, extensions
 from gym_batchnav.scene.images import can_decode_avif
-from gym_batchnav.scene.json_values import mapping, number, numbers, sequence, whole
+from gym_batchnav.scene.json_values import integer, mapping, number, numbers, sequence
 from gym_batchnav.scene.scene import LINEAR, MASK, OPAQUE, REPEAT
 
 MAX_JOINTS = 1_000_000  # of all skins
 MAX_SETS = 8  # of four joints per vertex
-MAX_INFLUENCES = 2**25  # vertices times the joints that each may hang on, of all primitives
+MAX_INFLUENCES = 2**25  # vertices times the joints that may move each, of all primitives
 _TRIANGLES = 4
-_STRIP = 5
 _FAN = 6
 # Extensions of textures by preference, and whether their images can be decoded here.
 _TEXTURES: dict[str, Callable[[], bool]] = {
@@ -112,7 +111,7 @@ class _Reader:
         self._builder = builder
         self._meshes: dict[tuple[object, ...], list[Part]] = {}  # by number, weights of targets and skin
         self._skins: dict[object, np.ndarray] = {}
-        self._hanging: dict[object, bool] = {}  # whether meshes hang on joints
+        self._skinned: dict[object, bool] = {}  # whether all vertices of a mesh have joints
         self._images: dict[object, int] = {}
         self._num_influences = 0
         self.num_skipped = 0
@@ -121,12 +120,12 @@ class _Reader:
         self.has_skins = False
 
     def has_joints(self, index: object) -> bool:
-        """Return whether all vertices of a mesh hang on joints."""
-        if index not in self._hanging:
+        """Return whether all vertices of a mesh have joints."""
+        if index not in self._skinned:
             primitives = sequence(self._document.item("meshes", index).get("primitives", []), "primitives")
             attributes = [primitive["attributes"].keys() for primitive in primitives]
-            self._hanging[index] = all({"JOINTS_0", "WEIGHTS_0"} <= names for names in attributes)
-        return self._hanging[index]
+            self._skinned[index] = all({"JOINTS_0", "WEIGHTS_0"} <= names for names in attributes)
+        return self._skinned[index]
 
     def mesh_parts(self, index: object, weights: object = None, skin: object = None) -> list[Part]:
         """Return the parts of a mesh, one per primitive.
@@ -158,7 +157,7 @@ class _Reader:
     def _primitive_part(
         self, primitive: Mapping[str, Any], weights: Sequence[float], joints: np.ndarray | None
     ) -> Part | None:
-        mode = whole(primitive, "mode", _TRIANGLES, high=_FAN)
+        mode = integer(primitive, "mode", _TRIANGLES, high=_FAN)
         attributes = primitive["attributes"]
         if mode < _TRIANGLES:
             self.num_skipped += 1
@@ -215,7 +214,7 @@ class _Reader:
         data = bytes(self._document.view(draco.get("bufferView"))[0])
         num_vertices, num_triangles = draco_counts(data)
         known = [attributes["POSITION"], *([primitive["indices"]] if "indices" in primitive else [])]
-        counts = [whole(self._document.item("accessors", index), "count") for index in known]
+        counts = [integer(self._document.item("accessors", index), "count") for index in known]
         if num_vertices > counts[0] or (len(counts) == 2 and 3 * num_triangles > counts[1]):
             made = f"{num_vertices:,} vertices and {num_triangles:,} triangles"
             raise ValueError(f"its Draco data declares {made}, more than its accessors: re-export it")
@@ -402,7 +401,7 @@ def joint_matrices(document: GltfDocument, index: object) -> np.ndarray:
 def posed(vertices: np.ndarray, read: _Read, attributes: Mapping[str, object], matrices: np.ndarray) -> np.ndarray:
     """Return vertices [V, 3] float64 in the world, each moved by the weighted mean of its joints' matrices.
 
-    Vertices whose weights are all 0 hang on the first joint of their list.
+    A vertex with only zero weights follows its first joint.
 
     Args:
         vertices: [V, 3], in the mesh.
@@ -423,7 +422,7 @@ def posed(vertices: np.ndarray, read: _Read, attributes: Mapping[str, object], m
     weights /= weights.sum(axis=1, keepdims=True)
     used = joints[weights > 0]
     if used.size and used.max() >= len(matrices):
-        raise ValueError(f"its vertices hang on joint {used.max()}, but there are {len(matrices)}: re-export it")
+        raise ValueError(f"its vertices refer to joint {used.max()}, but there are {len(matrices)}: re-export it")
     moved = np.zeros((len(vertices), 3))
     for column in range(joints.shape[1]):
         matrix = matrices[np.where(weights[:, column] > 0, joints[:, column], 0)]

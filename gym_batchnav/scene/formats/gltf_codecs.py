@@ -1,4 +1,4 @@
-"""What glTF files hold in other formats: GLB chunks, data URIs, and data compressed by Draco, meshopt and Basis."""
+"""Other formats inside glTF files: GLB chunks, data URIs, and data compressed by Draco, meshopt and Basis."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from urllib.parse import unquote_to_bytes
 
 import numpy as np
 
-from gym_batchnav.scene.json_values import short, whole
+from gym_batchnav.scene.json_values import integer, short
 from gym_batchnav.system.extras import OptionalPackage
 
 GLB_MAGIC = b"glTF"
@@ -132,7 +132,7 @@ def decode_draco(data: bytes) -> tuple[np.ndarray, dict[int, np.ndarray]]:
         mesh = dracopy.decode(data)
         triangles = np.asarray(mesh.faces, np.uint32).reshape(-1, 3)
         attributes = {int(entry["unique_id"]): np.asarray(entry["data"]) for entry in mesh.attributes}
-    except Exception as error:  # DracoPy raises errors of its own, and point clouds have no faces
+    except Exception as error:  # DracoPy raises errors of several types, and point clouds have no faces
         raise ValueError(f"its Draco data cannot be decoded ({error}): re-export it") from error
     return triangles, attributes
 
@@ -150,8 +150,8 @@ def meshopt_size(extension: Mapping[str, Any], max_count: int) -> int:
     mode = extension.get("mode")
     if not isinstance(mode, str) or mode not in _MOST_PER_BYTE:
         raise ValueError(f"its meshopt mode {short(mode)} is none of {', '.join(_MOST_PER_BYTE)}: re-export it")
-    count = whole(extension, "count", high=max_count)
-    stride = whole(extension, "byteStride", high=256)
+    count = integer(extension, "count", high=max_count)
+    stride = integer(extension, "byteStride", high=256)
     kind = extension.get("filter", "NONE")
     filters = {**_FILTERS, **_KHR_FILTERS}
     if not isinstance(kind, str) or kind not in filters or (mode != "ATTRIBUTES" and kind != "NONE"):
@@ -159,7 +159,7 @@ def meshopt_size(extension: Mapping[str, Any], max_count: int) -> int:
     strides = filters[kind] if mode == "ATTRIBUTES" else _INDEX_BYTES
     if stride not in strides or (mode == "TRIANGLES" and count % 3):
         raise ValueError(f"its meshopt data has {count} elements of {stride} bytes in {mode}, {kind}: re-export it")
-    if count * stride > whole(extension, "byteLength") * _MOST_PER_BYTE[mode]:
+    if count * stride > integer(extension, "byteLength") * _MOST_PER_BYTE[mode]:
         raise ValueError(f"its meshopt data declares {count:,} elements, more than it can hold: re-export it")
     return count * stride
 

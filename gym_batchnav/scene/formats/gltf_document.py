@@ -22,7 +22,7 @@ from gym_batchnav.scene.formats.gltf_codecs import (
 )
 from gym_batchnav.scene.frame import rotation_matrix
 from gym_batchnav.scene.images import open_image
-from gym_batchnav.scene.json_values import MAX_GLTF_JSON_BYTES, mapping, numbers, parse_json, sequence, short, whole
+from gym_batchnav.scene.json_values import MAX_GLTF_JSON_BYTES, integer, mapping, numbers, parse_json, sequence, short
 from gym_batchnav.scene.scene import CLAMP, LINEAR, MIRROR, NEAREST, REPEAT
 from gym_batchnav.scene.textures import AUTO, size_for
 
@@ -113,7 +113,7 @@ class GltfDocument:
     def item(self, kind: str, index: object) -> Mapping[str, Any]:
         """Return entry ``index`` of the document's list ``kind``."""
         items = sequence(self._json.get(kind, []), kind)
-        if isinstance(index, float) and index.is_integer():  # JSON knows one kind of numbers
+        if isinstance(index, float) and index.is_integer():  # JSON has one type of numbers
             index = int(index)
         if type(index) is not int or not 0 <= index < len(items):
             raise ValueError(f"it refers to {kind}[{short(index)}], but there are {len(items)}: re-export it")
@@ -130,7 +130,7 @@ class GltfDocument:
 
     def default_scene(self) -> int:
         """Return the number of the document's default scene, else that of the first."""
-        return whole(self._json, "scene", 0)
+        return integer(self._json, "scene", 0)
 
     def placed_nodes(self, scene: int | None) -> Iterator[tuple[int, Mapping[str, Any], np.ndarray]]:
         """Return a scene's nodes with their matrices [4, 4] float64 to the world, parents before children.
@@ -228,7 +228,7 @@ class GltfDocument:
         what = f"accessor {index}"
         dtype, width, count = self._type(accessor, widths, what)
         if "bufferView" in accessor:
-            offset = whole(accessor, "byteOffset", 0)
+            offset = integer(accessor, "byteOffset", 0)
             values = self._strided(accessor["bufferView"], offset, dtype, width, count, what)
         elif count > MAX_ZEROS:
             raise ValueError(f"{what} has {count:,} elements and no data: re-export it")
@@ -255,7 +255,7 @@ class GltfDocument:
             kind = short(accessor.get("type"))
             component = short(accessor.get("componentType"))
             raise ValueError(f"{what} has the wrong type {kind} of {component}: re-export it")
-        count = whole(accessor, "count", high=MAX_ELEMENTS)
+        count = integer(accessor, "count", high=MAX_ELEMENTS)
         self._num_elements += count
         if self._num_elements > MAX_ELEMENTS_READ:
             raise ValueError(f"its meshes read more than {MAX_ELEMENTS_READ:,} vertices and indices: split it")
@@ -289,19 +289,19 @@ class GltfDocument:
 
     def _patched(self, values: np.ndarray, sparse: Mapping[str, Any], what: str) -> np.ndarray:
         """Return a copy of ``values`` with a sparse accessor's replacements."""
-        count = whole(sparse, "count", high=len(values))
+        count = integer(sparse, "count", high=len(values))
         where = mapping(sparse.get("indices"), "indices")
         new = mapping(sparse.get("values"), "values")
         kind = COMPONENTS.get(where.get("componentType", 0))
         if kind not in (np.uint8, np.uint16, np.uint32):
             raise ValueError(f"{what} has sparse indices that are not unsigned integers: re-export it")
-        rows = self._strided(where.get("bufferView"), whole(where, "byteOffset", 0), kind, 1, count, what)[:, 0]
+        rows = self._strided(where.get("bufferView"), integer(where, "byteOffset", 0), kind, 1, count, what)[:, 0]
         if count and rows.max() >= len(values):
             raise ValueError(f"{what} has sparse indices beyond its {len(values)} elements")
         dtype = values.dtype.type
         width = values.shape[1]
         patched = values.copy()
-        patched[rows] = self._strided(new.get("bufferView"), whole(new, "byteOffset", 0), dtype, width, count, what)
+        patched[rows] = self._strided(new.get("bufferView"), integer(new, "byteOffset", 0), dtype, width, count, what)
         return patched
 
     def _strided(self, view_index: object, offset: int, dtype: type, width: int, count: int, what: str) -> np.ndarray:
@@ -323,7 +323,7 @@ class GltfDocument:
         packed = next((extensions(view)[name] for name in MESHOPT if name in extensions(view)), None)
         plain_copy = packed is not None and "uri" in self.item("buffers", view.get("buffer"))
         if packed is None or (plain_copy and not MESHOPT_PACKAGE.is_found()):
-            return self._slice(view, f"bufferView {index}"), whole(view, "byteStride", 0, high=65535)
+            return self._slice(view, f"bufferView {index}"), integer(view, "byteStride", 0, high=65535)
         assert isinstance(index, (int, float))
         packed = mapping(packed, "meshopt compression")
         if index not in self._unpacked:
@@ -338,8 +338,8 @@ class GltfDocument:
     def _slice(self, place: Mapping[str, Any], what: str) -> memoryview:
         """Return the bytes of a buffer from ``byteOffset``, as many as ``byteLength``."""
         buffer = self._buffer(place.get("buffer"))
-        start = whole(place, "byteOffset", 0)
-        length = whole(place, "byteLength")
+        start = integer(place, "byteOffset", 0)
+        length = integer(place, "byteLength")
         if start + length > len(buffer):
             raise ValueError(f"{what} exceeds its buffer of {len(buffer)} bytes: the file is damaged")
         return buffer[start : start + length]
@@ -355,7 +355,7 @@ class GltfDocument:
                 raise ValueError(f"buffer {index} has no data: re-export the file")
             else:
                 data = data_uri(uri) if uri.startswith("data:") else self._beside(uri)
-            length = whole(buffer, "byteLength")
+            length = integer(buffer, "byteLength")
             if length > len(data):
                 raise ValueError(f"buffer {index} has {len(data)} of its {length} bytes: the file is cut short")
             self._buffers[index] = memoryview(data)[:length]
@@ -430,7 +430,7 @@ def count_gltf(path: Path, texture_size: int | str = AUTO) -> GltfCounts:
     for index in range(document.count("images")):
         data, label = document.image(index)
         images.add(len(data or b""))
-        with suppress(ValueError):  # loading tells what is wrong with it
+        with suppress(ValueError):  # loading reports it
             if data is not None:
                 image = open_image(data, label, decodes=False)
                 sides.append((image.width, image.height))
@@ -448,8 +448,8 @@ def _count_mesh(document: GltfDocument, mesh: Mapping[str, Any]) -> tuple[int, i
         primitive = mapping(item, "a primitive")
         attributes = mapping(primitive.get("attributes"), "attributes")
         if "POSITION" in attributes and primitive.get("mode", 4) == 4:
-            points = whole(document.item("accessors", attributes["POSITION"]), "count")
+            points = integer(document.item("accessors", attributes["POSITION"]), "count")
             corners = primitive.get("indices")
             vertices += points
-            triangles += (points if corners is None else whole(document.item("accessors", corners), "count")) // 3
+            triangles += (points if corners is None else integer(document.item("accessors", corners), "count")) // 3
     return triangles, vertices

@@ -20,7 +20,7 @@ from gym_batchnav.scene.scene import CLAMP, MASK, OPAQUE, REPEAT
 from gym_batchnav.system.wording import counted
 
 VISIBLE_GROUPS = 3  # MuJoCo's viewer shows groups 0, 1 and 2 unless asked for others
-_UNSET = np.array([0.5, 0.5, 0.5, 1.0], np.float32)  # a geom's colour if it has none of its own
+_UNSET = np.array([0.5, 0.5, 0.5, 1.0], np.float32)  # the colour of a geom that sets none
 _COVERED = 0.02  # metres by which a shape for collisions may exceed what is seen of its body
 _EMPTY_EXTENT = 5.0  # metres, half the size of an infinite plane in a scene with nothing else
 _LOWERED = 0.001  # metres, of infinite planes: floors are often drawn at the same height
@@ -60,7 +60,7 @@ def category_of(name: str) -> str:
 def read_mjcf(files: SceneFiles, builder: SceneBuilder) -> None:
     """Add a model of MuJoCo in its initial pose: one object per body of the world, or per geom of the world itself.
 
-    A body includes those attached to it. If the world has a single body without geoms of its own, its child bodies are
+    A body includes those attached to it. If the world has a single body, and this has no geoms, its child bodies are
     the objects. Geoms are shown as by MuJoCo's viewer: those of groups 0 to 2 whose alpha is not zero. A geom that
     collides is left out where geoms of its body that do not collide cover it, if these belong to another group, or if
     they have a material and it has none.

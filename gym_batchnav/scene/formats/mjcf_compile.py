@@ -1,4 +1,4 @@
-"""MuJoCo's compiler in a process of its own, since malformed models may end or occupy the process that compiles them.
+"""MuJoCo's compiler in a separate process, since malformed models may end or block the process that compiles them.
 
 The process gets a document (see ``mjcf_document``) through its standard input, limits its own memory and time, and
 writes arrays to its standard output. It has no folder to read from: every file is in memory.
@@ -98,7 +98,7 @@ def _environment() -> dict[str, str]:
 def main() -> None:
     """Compile the model from standard input and write the answer to standard output."""
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # output of libraries is no answer
+    os.dup2(2, 1)  # the answer must not contain the output of libraries
     source = sys.stdin.buffer
     header = json.loads(source.read(int.from_bytes(source.read(8), "little")))
     num_bytes = header["xml"] + sum(header["sizes"].values())

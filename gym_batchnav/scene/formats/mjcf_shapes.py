@@ -128,7 +128,7 @@ def _turned(profile: np.ndarray, v: np.ndarray, factors: tuple[float, float, flo
 
 
 def _cylinder(radius: float, half: float) -> Shape:
-    """Return a cylinder; its lids have vertices of their own."""
+    """Return a cylinder; its lids have separate vertices."""
     wall = _turned(np.array([[radius, radius], [-half, half]]), np.array([1.0, 0.0]))
     ring = wall.vertices[:_SIDES] * [1, 1, 0]
     up = np.array([0.0, 0.0, half])
@@ -138,7 +138,7 @@ def _cylinder(radius: float, half: float) -> Shape:
 
 
 def mesh_of(model: Mapping[str, np.ndarray], mesh: int) -> Shape:
-    """Return a mesh of a compiled model; corners that differ in texture coordinates become vertices of their own."""
+    """Return a mesh of a compiled model; corners that differ in texture coordinates become separate vertices."""
     start, count = int(model["mesh_vertadr"][mesh]), int(model["mesh_vertnum"][mesh])
     vertices = model["mesh_vert"][start : start + count].astype(np.float64)
     first, num_faces = int(model["mesh_faceadr"][mesh]), int(model["mesh_facenum"][mesh])
@@ -173,7 +173,7 @@ def _height_field(model: Mapping[str, np.ndarray], field: int) -> Shape:
     surface = np.stack(triangles).transpose(2, 0, 1).reshape(-1, 3)
     number = np.arange(rows * columns).reshape(rows, columns)
     rim = np.concatenate([number[0, :-1], number[:-1, -1], number[-1, :0:-1], number[:0:-1, 0]])  # once around
-    top = len(vertices) + np.arange(len(rim))  # the sides have vertices of their own
+    top = len(vertices) + np.arange(len(rim))  # the sides have separate vertices
     after = np.roll(top, -1)
     below = top + len(rim)
     sides = np.stack([[top, below, after + len(rim)], [top, after + len(rim), after]]).transpose(2, 0, 1).reshape(-1, 3)

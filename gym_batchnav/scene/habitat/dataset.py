@@ -104,7 +104,7 @@ def load_habitat_scene(
 
     Returns:
         The Scene. Its objects are those of the stage's annotations or else of its file, and one per object instance,
-        with the name of its template; see ``habitat.config`` for its category. ``metadata["files"]`` tells all
+        with the name of its template; see ``habitat.config`` for its category. ``metadata["files"]`` lists all
         files by their paths in the dataset's folder, and ``metadata["semantics"]`` the name of the annotations.
 
     Raises:
@@ -213,9 +213,9 @@ class _Dataset:
 
     def _warn_of_files(self) -> None:
         """Issue the warnings about the dataset's files."""
-        for sentence in self._files.to_warn:
+        for sentence in self._files.python_warnings:
             warnings.warn(f"scene dataset '{self._files.path}': {sentence}", stacklevel=2)
-        self._files.to_warn.clear()
+        self._files.python_warnings.clear()
 
     def scene_instance(self, handle: str) -> Scene:
         """Load a stage with its objects."""

@@ -9,7 +9,7 @@ from dataclasses import fields
 import numpy as np
 import pytest
 import trimesh
-from floors import areas_from_above
+from floors import SCENES, areas_from_above
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,10 +19,6 @@ from gym_batchnav.navmesh.detour import read_navmesh
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.navmesh.record import NavMeshData, NavMeshSettings
 
-SCENES = [
-    *("aws_bookstore", "aws_small_house", "drake_living_room", "godot_living_room"),
-    *("godot_room", "recast_dungeon", "recast_nav_test", "van_gogh_room"),
-]
 # A ledge takes one cell and a radius of 0.1 m two more; beside a wall it is the radius alone.
 LEDGE_INSET = 0.15
 BOX = np.array(
@@ -416,11 +412,11 @@ def test_malformed_arrays_are_refused():
 
 
 def test_progress_is_told_in_order():
-    told = []
-    build_navmesh(*slab(4, 3), progress=lambda stage, share: told.append((stage, share)))
-    shares = [share for _, share in told]
+    reports = []
+    build_navmesh(*slab(4, 3), progress=lambda stage, share: reports.append((stage, share)))
+    shares = [share for _, share in reports]
     assert shares == sorted(shares)
-    assert shares[0] == 0.0 and told[-1] == ("done", 1.0)
+    assert shares[0] == 0.0 and reports[-1] == ("done", 1.0)
 
 
 # Agreement with Recast on real scenes

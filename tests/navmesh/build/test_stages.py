@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from gym_batchnav.navmesh.build import contours, detail, polygons, regions, voxel
+from gym_batchnav.navmesh.build import contours, detail, voxel
 
 WIDTH = 9
 DEPTH = 8
@@ -105,13 +105,6 @@ def test_open_spans_are_those_with_room_above(seed: int, height: int) -> None:
     assert list(zip(column.tolist(), floor.tolist(), ceiling.tolist(), strict=True)) == twin
     np.testing.assert_array_equal(start, np.searchsorted(column, np.arange(WIDTH * DEPTH + 1)))
     np.testing.assert_array_equal(start, voxel.column_starts(column, WIDTH * DEPTH))
-
-
-@given(links=arrays(np.int32, (12, 4), elements=st.integers(-1, 11)), kept=arrays(np.bool_, 12))
-def test_kept_spans_are_linked_as_before(links: np.ndarray, kept: np.ndarray) -> None:
-    rows = np.flatnonzero(kept).tolist()
-    twin = [[rows.index(beside) if beside in rows else -1 for beside in links[row].tolist()] for row in rows]
-    assert voxel.keep_spans(links.copy(), kept).tolist() == twin
 
 
 Columns = dict[tuple[int, int], list[tuple[int, int, bool]]]  # spans (bottom, top, walkable) by (x, z), lowest first
@@ -217,23 +210,6 @@ def borders(plan: np.ndarray) -> list[np.ndarray]:
     return [points[first:last] for first, last in pairwise(start.tolist())]
 
 
-def border_length(links: np.ndarray, region: np.ndarray) -> dict[int, int]:
-    """Cell edges between every region and all others."""
-    length: dict[int, int] = {}
-    for span, own in enumerate(region.tolist()):
-        if own:
-            across = [region[beside] if beside >= 0 else 0 for beside in links[span]]
-            length[own] = length.get(own, 0) + sum(other != own for other in across)
-    return length
-
-
-def area(ring: np.ndarray) -> int:
-    """Twice the signed area of a ring of integer points [N, 3], seen from above."""
-    x = ring[:, 0].astype(int)
-    z = ring[:, 2].astype(int)
-    return int((x * np.roll(z, -1) - np.roll(x, -1) * z).sum())
-
-
 def largest_error(points: np.ndarray, kept: np.ndarray) -> float:
     """Farthest distance, in cells, of a closed border's points [N, 2] from the outline of its kept rows."""
     worst = 0.0
@@ -267,133 +243,12 @@ def test_the_distance_to_the_boundary_is_the_shortest(plan: np.ndarray) -> None:
 
 
 @quick
-@given(plan=PLANS)
-def test_regions_cover_every_span_and_are_connected(plan: np.ndarray) -> None:
-    links, *_ = two_storeys(plan, np.zeros_like(plan))
-    if not len(links):
-        return
-    region, count = regions.watershed(links, voxel.boundary_distance(links))
-    assert region.min() >= 0 and region.max() < count
-    for number in range(1, count):
-        members = set(np.flatnonzero(region == number).tolist())
-        if members:
-            reached = set()
-            stack = [min(members)]
-            while stack:
-                span = stack.pop()
-                if span in members and span not in reached:
-                    reached.add(span)
-                    stack += links[span].tolist()
-            assert reached == members, number
-
-
-@quick
-@given(plan=PLANS)
-def test_borders_have_the_length_and_area_of_their_regions(plan: np.ndarray) -> None:
-    links, column, _ = two_storeys(plan, np.zeros_like(plan))
-    if not len(links):
-        return
-    region, _ = regions.watershed(links, voxel.boundary_distance(links))
-    points, start, owner = contours.trace(links, np.zeros(len(links), np.int16), column, region, plan.shape[1])
-    length: dict[int, int] = {}
-    doubled: dict[int, int] = {}
-    for border, own in enumerate(owner.tolist()):
-        ring = points[start[border] : start[border + 1]]
-        length[own] = length.get(own, 0) + len(ring)
-        doubled[own] = doubled.get(own, 0) + area(ring)
-    assert length == border_length(links, region)
-    assert doubled == {own: -2 * int((region == own).sum()) for own in doubled}
-
-
-@quick
 @given(plan=PLANS, max_error=st.sampled_from([0.5, 1.3, 3.0]))
 def test_simplified_borders_stay_within_their_error(plan: np.ndarray, max_error: float) -> None:
     for traced in borders(plan):
         kept = np.empty(len(traced) + 2, np.int64)
         count = contours.simplify(traced, np.float32(max_error), 0, kept)
         assert largest_error(traced[:, ::2], kept[:count]) <= max_error + 1e-5
-
-
-@quick
-@given(plan=PLANS, limit=st.integers(3, 6))
-def test_polygons_are_convex_and_cover_the_outline(plan: np.ndarray, limit: int) -> None:
-    for traced in borders(plan):
-        ring = np.ascontiguousarray(traced[:, :3])
-        places = {tuple(point) for point in ring[:, ::2].tolist()}
-        if area(ring) >= 0 or len(places) < len(ring):
-            continue  # a hole, or an outline that touches itself
-        rows = polygons.polygonise(ring, np.arange(len(ring)), limit)
-        total = 0
-        for row in rows:
-            corners = ring[row[row >= 0]]
-            assert 3 <= len(corners) <= limit
-            for k in range(len(corners)):
-                assert contours.turn.py_func(corners[k - 1], corners[k], corners[(k + 1) % len(corners)]) <= 0
-            total += area(corners)
-        assert total == area(ring)
-
-
-Place = tuple[int, int]  # x and z
-
-
-def cross(a: Place, b: Place, c: Place) -> int:
-    return (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])
-
-
-def meet(a: Place, b: Place, c: Place, d: Place) -> bool:
-    """Whether the segments ab and cd have a point in common."""
-    sides = [np.sign(cross(a, b, c)), np.sign(cross(a, b, d)), np.sign(cross(c, d, a)), np.sign(cross(c, d, b))]
-    if sides[0] != sides[1] and sides[2] != sides[3]:
-        return True
-    boxes = all(max(a[k], b[k]) >= min(c[k], d[k]) and max(c[k], d[k]) >= min(a[k], b[k]) for k in (0, 1))
-    return boxes and not any(sides)
-
-
-def starts_inside(ring: list[Place], row: int, to: Place) -> bool:
-    """Whether the way from a vertex of an outline to a place begins strictly inside, which is to the right."""
-    here = ring[row]
-    before = ring[row - 1]
-    after = ring[(row + 1) % len(ring)]
-    angle = [np.arctan2(place[1] - here[1], place[0] - here[0]) for place in (before, after, to)]
-    return 1e-9 < (angle[1] - angle[2]) % (2 * np.pi) < (angle[1] - angle[0]) % (2 * np.pi) - 1e-9
-
-
-def twin_bridge(outline: list[Place], holes: list[list[Place]], hole: int) -> tuple[int, int]:
-    """The nearest vertex of the outline that the first possible vertex of a hole sees, counted from its leftmost."""
-    edges = [edge for ring in (outline, *holes) for edge in pairwise([*ring, ring[0]])]
-    own = holes[hole]
-    left = own.index(min(own))
-    for turned in range(len(own)):
-        place = own[(left + turned) % len(own)]
-        seen = [
-            ((corner[0] - place[0]) ** 2 + (corner[1] - place[1]) ** 2, row)
-            for row, corner in enumerate(outline)
-            if starts_inside(outline, row, place)
-            and not any(meet(corner, place, *edge) for edge in edges if corner not in edge and place not in edge)
-        ]
-        if seen:
-            return min(seen)[1], (left + turned) % len(own)
-    return -1, -1
-
-
-@given(plan=PLANS)
-def test_holes_are_joined_by_the_bridges_of_the_twin(plan: np.ndarray) -> None:
-    plan[0] = plan[-1] = plan[:, 0] = plan[:, -1] = True  # so that the first outline is around all holes
-    rings = [np.ascontiguousarray(border[:, :3]) for border in borders(plan)]
-    outline = next(ring for ring in rings if area(ring) < 0)
-    holes = [ring for ring in rings if area(ring) > 0]
-    if not holes:
-        return
-    places = [[(x, z) for x, _, z in ring.tolist()] for ring in holes]
-    hole_start = np.cumsum([0, *map(len, holes)])
-    bridges = []
-    for hole in range(len(holes)):
-        bridges.append(contours.find_bridge(outline, np.concatenate(holes), hole_start, hole))
-        assert bridges[-1] == twin_bridge([(x, z) for x, _, z in outline.tolist()], places, hole)
-    if len(holes) == 1 and bridges[0][0] >= 0:
-        merged = contours.merge_holes(outline, holes)
-        assert len(merged) == len(outline) + len(holes[0]) + 2
-        assert area(merged) == area(outline) + area(holes[0])
 
 
 SIDE = 12
