@@ -116,8 +116,8 @@ def main() -> None:
         if place.name == "third-party scenes":
             for scene, one in policy["scenes"].items():
                 blind = figures.get("blind", {}).get("scenes", {}).get(scene, {}).get("spl")
-                beside = "" if blind is None else f"{blind:.3f}"
-                print(f"| {scene} | policy; blind: {beside} | {one['spl']:.3f} | {one['success']:.3f} |", flush=True)
+                score = "" if blind is None else f"{blind:.3f}"
+                print(f"| {scene} | policy; blind: {score} | {one['spl']:.3f} | {one['success']:.3f} |", flush=True)
                 if blind is not None and one["spl"] < blind + ABOVE_BLIND:
                     missed.append(f"{scene}: SPL {one['spl']:.3f}, blind {blind:.3f}")
     if given.json is not None:

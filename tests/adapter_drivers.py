@@ -1,4 +1,4 @@
-"""How each library uses its adapter, in the terms of a batch: what the contract of all adapters needs to know."""
+"""Drivers of libraries: each uses its adapter in terms of a batch, for the tests of the contract of all adapters."""
 
 from importlib import import_module
 

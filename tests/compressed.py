@@ -55,7 +55,7 @@ def ktx2_file(name):
 
 
 def ktx2_square(name, source=None):
-    """A square that wears a KTX2 texture, with the four colours in PNG beside it or not."""
+    """A square that wears a KTX2 texture, with or without the four colours in PNG."""
     glb = Glb()
     material = glb.picture(four_colors())
     glb.json["images"].append({"bufferView": glb.view(ktx2_file(name)), "mimeType": "image/ktx2"})

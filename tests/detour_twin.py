@@ -1,4 +1,4 @@
-"""Detour's path search in plain Python: slow, and obvious beside the descriptions of findPath and findStraightPath."""
+"""Detour's path search in plain Python: slow, and obvious next to the descriptions of findPath and findStraightPath."""
 
 from __future__ import annotations
 

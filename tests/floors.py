@@ -73,7 +73,7 @@ def plan_distance(rows: list[str], start: np.ndarray, goal: np.ndarray) -> float
     nodes = [np.asarray(start, float), np.asarray(goal, float)]
     for j, i in np.argwhere(np.ones(np.subtract(free.shape, 1))) + 1:
         around = free[j - 1 : j + 1, i - 1 : i + 1]
-        if around.sum() == 3:  # a corner; the node stands a hair beside it
+        if around.sum() == 3:  # a corner; the node stands slightly off it
             away = (0.5 - np.argwhere(~around)[0])[::-1]
             nodes.append(np.array([i, j]) + 4 * HAIR * away)
         elif around.sum() == 2 and around[0, 0] == around[1, 1]:  # two squares meet in a point: no way through

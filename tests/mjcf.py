@@ -21,7 +21,7 @@ def model(world: str, assets: str = "", head: str = "") -> str:
 
 
 def write(folder: Path, xml: str, **files: bytes) -> Path:
-    """Write a model and the files beside it; two underscores in a name stand for a dot."""
+    """Write a model and its files; two underscores in a name stand for a dot."""
     for name, data in files.items():
         (folder / name.replace("__", ".")).write_bytes(data)
     path = folder / "home.xml"
@@ -51,7 +51,7 @@ def compiled(path: Path):
 
 
 def mujoco_distances(path: Path, origins: np.ndarray, directions: np.ndarray) -> np.ndarray:
-    """How far rays [N, 3] in MuJoCo's frame go until they hit a geom of groups 0 to 2, as MuJoCo says; inf for none."""
+    """Return MuJoCo's distances of rays [N, 3] in its frame to geoms of groups 0 to 2; inf for none."""
     import mujoco
 
     loaded, data = compiled(path)

@@ -13,7 +13,7 @@ from gym_batchnav.scene.scene import LINEAR, MASK, OPAQUE, REPEAT, Materials, Sc
 
 @dataclass
 class Quad:
-    """A rectangle with an object id and a material of its own; its front is on the side of cross(right, up).
+    """A rectangle with its own object id and material; its front is on the side of cross(right, up).
 
     Its texture's lower left corner lies at ``origin`` and is repeated ``repeats`` times along both edges.
     """

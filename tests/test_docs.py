@@ -133,8 +133,7 @@ def check_command(words):
 def info(tmp_path_factory):
     """The infos of a step in which an episode ends."""
     library = SceneLibrary.from_scenes([box_room()])
-    with_everything = {"library": library, "sensors": (), "episodes": 5}
-    env = BatchNavEnv(2, **with_everything)
+    env = BatchNavEnv(2, library=library, sensors=(), episodes=5)
     env.reset(seed=0)
     found = env.step(np.zeros(2, int))[4]
     env.close()
@@ -167,18 +166,11 @@ def test_what_the_page_for_habitats_users_names_exists(info):
 @pytest.mark.parametrize(
     "name",
     [
-        *(
-            "actions=DiscreteActions(forward_step=0.3)",
-            "slide=True",
-            "Camera(width=63)",
-            "camera=Camera(fov=90)",
-            "PPOConfig(clipping=1)",
-            "Sonar()",
-        ),
-        *("mesh.try_step", "envs.reset(seeds=0)", 'info["successes"]'),
-        *("gym-batchnav learn", "gym-batchnav train --output"),
+        "actions=DiscreteActions(forward_step=0.3)", "slide=True", "Camera(width=63)", "camera=Camera(fov=90)",
+        "Sonar()", "PPOConfig(clipping=1)", "mesh.try_step", "envs.reset(seeds=0)", 'info["successes"]',
+        "gym-batchnav learn", "gym-batchnav train --output",
     ],
-)
+)  # fmt: skip
 def test_a_name_that_does_not_exist_is_found(name, info):
     with pytest.raises((AssertionError, KeyError, AttributeError)):
         check_name(name, info)

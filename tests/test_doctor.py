@@ -1,7 +1,6 @@
 """The diagnosis: advice for machines that this one is not, and what it finds on this one."""
 
 import json
-import os
 from dataclasses import asdict, replace
 
 import numba
@@ -39,17 +38,10 @@ def test_where_nothing_is_missing_there_is_no_advice(graphics):
         ({"versions": {"moderngl": None}}, "pip install moderngl"),
         ({"embree": None, "embree_error": "pip install embreex"}, "Embree cannot run (pip install embreex)"),
         ({"cuda_error": "needs warp"}, "keep observations there: needs warp"),
-        ({"threads": {**COMPLETE.threads, "numba": 2}}, "Numba uses 2 threads on 16 cores"),
         ({"threads": {**COMPLETE.threads, "numba": 1}}, "Numba uses 1 thread on 16 cores"),
         ({"threads": {**COMPLETE.threads, "layer": "workqueue"}}, "install libgomp1"),
         (
-            {
-                "threads": {
-                    **COMPLETE.threads,
-                    "layer": "workqueue",
-                    "variables": {"NUMBA_THREADING_LAYER": "workqueue"},
-                }
-            },
+            {"threads": {"layer": "workqueue", "variables": {"NUMBA_THREADING_LAYER": "workqueue"}}},
             "only one thread may render with the threading layer that NUMBA_THREADING_LAYER selects",
         ),
         (
@@ -60,7 +52,6 @@ def test_where_nothing_is_missing_there_is_no_advice(graphics):
             {"graphics": replace(SOFTWARE, opengl=None, error="LOCAL_RANK='first' must be a whole number")},
             "LOCAL_RANK='first' must be a whole number",
         ),
-        ({"caches": {"machine code": Folder("/k", False, 0), "scenes": Folder("/c", True, 0)}}, "'/k', is not"),
         ({"caches": {"machine code": Folder("/k", True, 0), "scenes": Folder("/c", False, 0)}}, "GYM_BATCHNAV_CACHE"),
     ],
 )
@@ -94,17 +85,16 @@ def test_the_choice_of_auto_is_explained(graphics, has_embree, renderer, reason)
     assert "doctor" not in why  # the doctor does not refer to itself
 
 
-@pytest.mark.parametrize("variable", ["GLCONTEXT_DEVICE_INDEX", "LOCAL_RANK"])
-def test_a_variable_that_is_not_a_number_is_reported(monkeypatch, variable):
+def test_a_variable_that_is_not_a_number_is_reported(monkeypatch):
     from gym_batchnav.render.opengl import discovery
 
-    message = f"the environment variable {variable}='first' must be a whole number"
+    message = "the environment variable LOCAL_RANK='first' must be a whole number"
     monkeypatch.setattr(discovery, "try_opengl", lambda: discovery.OpenGL(error=message))
-    monkeypatch.setenv(variable, "first")
+    monkeypatch.setenv("LOCAL_RANK", "first")
     found = diagnose()
-    assert found.graphics.opengl is None and f"{variable}='first' must be a whole number" in found.graphics.error
+    assert found.graphics.opengl is None and found.graphics.error == message
     assert found.renderer == "embree" and found.cuda_error
-    assert f"{variable}='first'" in dict(rows(found))["OpenGL"]
+    assert message in dict(rows(found))["OpenGL"]
 
 
 def test_a_threading_layer_that_cannot_be_loaded_is_none(monkeypatch):
@@ -144,12 +134,6 @@ def test_the_drivers_version_is_read(monkeypatch, tmp_path):
     assert doctor._driver_version() is None
     file.write_text("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build\n")
     assert doctor._driver_version() == "580.159.04"
-
-
-@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_that_may_not_be_written_to_is_seen(tmp_path):
-    tmp_path.chmod(0o500)
-    assert not doctor._folder(tmp_path / "cache").writable
 
 
 def test_a_folder_is_measured_with_all_that_is_in_it(tmp_path):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parents[1] / "gym_batchnav"  # the sources, whose assets are beside them
+PACKAGE = Path(__file__).parents[1] / "gym_batchnav"  # the sources, next to the assets
 # What else has to go with a folder: pieces of other files.
 PIECES = {
     "mapping": {

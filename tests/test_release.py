@@ -1,4 +1,4 @@
-"""What is released is checked: the check of wheels and sdists finds what is wrong with them."""
+"""The check of a release finds what is wrong with wheels and sdists."""
 
 import io
 import re

@@ -104,7 +104,7 @@ def test_errors_come_back_and_the_process_goes_on(shared, functions):
     assert shared.call(functions.pid) == pid != os.getpid()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a thread has no niceness of its own")
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere niceness is that of the process")
 def test_every_call_has_the_priority_that_it_is_asked_for_with(shared, functions):
     """A call of low priority does not lower that of the next one."""
     for niceness in (19, 0, 5):

@@ -33,7 +33,7 @@ def die():
 
 @pytest.fixture
 def work(tmp_path, monkeypatch):
-    """A module of workloads, and a cache of its own."""
+    """A module of workloads, and a new cache."""
     (tmp_path / "workloads_of_a_test.py").write_text(MODULE)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr("gym_batchnav.system.compilation.cache_directory", lambda: tmp_path / "cache")

@@ -28,7 +28,7 @@ def test_a_pixel_holds_the_geodesic_distance_from_its_middle(navmesh):
     x, z = np.array([middle(above, row[i], column[i]) for i in some]).T
     points = np.stack([x, np.full(len(x), 0.2), z], axis=1)
     expected = navmesh.geodesic_distance(points, np.tile(goal, (len(x), 1)))
-    floor = np.abs(navmesh.snap(points)[:, 1] - 0.2) < 0.15  # the crate's top is an island of its own
+    floor = np.abs(navmesh.snap(points)[:, 1] - 0.2) < 0.15  # the crate's top is a separate island
     np.testing.assert_allclose(field[row[some], column[some]][floor], expected[floor], atol=0.02)
     assert floor.sum() > 150
 

@@ -1,4 +1,4 @@
-"""What the window draws of a scene."""
+"""Parts of a scene that the window draws."""
 
 import numpy as np
 import pytest

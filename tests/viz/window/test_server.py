@@ -1,4 +1,4 @@
-"""Who reaches a window."""
+"""Access to a window: its own pages on this machine alone."""
 
 import urllib.parse
 import urllib.request
