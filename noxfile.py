@@ -37,12 +37,12 @@ class Library(NamedTuple):
     Attributes:
         heading: Its heading in docs/libraries.md.
         module: The module that its tests require.
-        besides: Further packages that the tests require and no extra installs, named like their modules.
+        others: Further packages that the tests require and that no extra installs, named like their modules.
     """
 
     heading: str
     module: str
-    besides: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
 
 
 LIBRARIES = {
@@ -92,10 +92,10 @@ def add_library(name: str, library: Library) -> None:
     """Add the session of a library."""
 
     def session_of(session: nox.Session) -> None:
-        env = settings(session, library.module, *library.besides)
+        env = settings(session, library.module, *library.others)
         for command in commands_of(library.heading):
             session.run("bash", "-euo", "pipefail", "-c", command, external=True, env=env)
-        session.install(*EXTRAS["test"], *EXTRAS["viz"], *library.besides, env=env)
+        session.install(*EXTRAS["test"], *EXTRAS["viz"], *library.others, env=env)
         own = sorted(map(str, Path("tests/adapters").glob(f"test_{name}*.py")))
         run_tests(session, env, "tests/adapters/test_contract.py", *own)
 

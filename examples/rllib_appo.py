@@ -1,7 +1,7 @@
-"""APPO of RLlib with images and a network of your own, on PointNav: python examples/rllib_appo.py --help.
+"""APPO of RLlib with images and a custom network, on PointNav: python examples/rllib_appo.py --help.
 
 Env runners sample without waiting for the learner, and V-trace (Espeholt et al. 2018) corrects for the older policies
-that acted. The network is an RLModule of its own, so observations stay a Dict, which RLlib's models do not take.
+that acted. The network is a custom RLModule, so observations stay a Dict, which RLlib's models do not take.
 """
 
 import torch

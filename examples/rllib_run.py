@@ -1,4 +1,4 @@
-"""What the examples of RLlib share: options of the command line, connecting to Ray, and the loop that trains."""
+"""Options of the command line, the connection to Ray and the training loop that the examples of RLlib share."""
 
 import argparse
 from pathlib import Path

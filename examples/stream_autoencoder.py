@@ -26,7 +26,7 @@ from gym_batchnav.stream.stream import BatchStream, StreamSettings
 
 TRAINING_SCENES = [f"apartment_{index}" for index in range(6)]
 HELD_OUT_SCENES = ["apartment_6", "apartment_7"]
-COLUMNS = ("action", "acted")  # of the stream, besides the images
+COLUMNS = ("action", "acted")  # of the stream, in addition to the images
 NUM_ACTIONS = 4
 EVALUATIONS = 12
 

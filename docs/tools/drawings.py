@@ -69,7 +69,7 @@ class Drawing:
 
 
 def slots() -> str:
-    """Draw agents in slots, and a scene that takes the place of another."""
+    """Draw agents in slots, and a scene that replaces another."""
     drawing = Drawing(820, 330)
     drawing.text(20, 30, "N environments, each with its agent", anchor="start", weight="600")
     drawing.text(20, 290, "K slots in use, and a spare one", anchor="start", weight="600")
