@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Collection, Iterable, Mapping
 from itertools import takewhile
 from pathlib import Path
+from textwrap import shorten
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -336,7 +337,7 @@ def _parse_rows(path: Path, numbered: list[tuple[int, dict[str, Any]]], first: i
             length = info.get("geodesic_distance")
             values[k, 7] = np.nan if length is None else float(length)
         except (TypeError, ValueError, OverflowError) as error:
-            raise ValueError(f"{path}: episode {index} is malformed: {error}") from error
+            raise ValueError(f"{path}: episode {index} is malformed: {shorten(str(error), 200)}") from error
         values[k, :7] = (*position, yaw_of(rotation), *goal)
         ids.append(text_of(row.get("episode_id", first + index)))
     return _Episodes(np.array([first + index for index, _ in numbered]), ids, values)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from textwrap import shorten
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -119,7 +120,7 @@ def _read_file(
             if key not in sets:
                 sets[key] = _parse_goals(own or goals.get(one.key), one.key)
         except (TypeError, KeyError, ValueError, OverflowError, AttributeError) as error:
-            raise ValueError(f"{path}: episode {index} is malformed: {error}") from error
+            raise ValueError(f"{path}: episode {index} is malformed: {shorten(str(error), 200)}") from error
         found.setdefault(parts, []).append((one, sets[key]))
     return size
 

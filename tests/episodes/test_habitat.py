@@ -185,6 +185,7 @@ def test_what_is_written_reads_back_and_is_the_same_bytes_each_time(tmp_path):
         (json.dumps({"episodes": [row(start_position=[10**400, 0, 0])]}).encode(), r"start_position is \[1000.*finite"),
         (json.dumps({"episodes": [row(start_rotation="none")]}).encode(), 'start_rotation is "none"'),
         (json.dumps({"episodes": [row(info={"geodesic_distance": 10**400})]}).encode(), "episode 0 is malformed"),
+        (json.dumps({"episodes": [row(info={"geodesic_distance": "x" * 5000})]}).encode(), r"float: \[\.\.\.\]$"),
         (json.dumps({"episodes": [row(info=[3.5])]}).encode(), r"episode 0 is malformed: info is \[3.5\]"),
         (b'{"episodes": [' + b"1" * 5000 + b"]}", "broken"),
         (
