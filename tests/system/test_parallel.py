@@ -57,6 +57,7 @@ def other(values):
 """
 
 
+@pytest.mark.slow
 def test_loops_that_are_read_from_the_cache_start_their_threads(tmp_path):
     """A kernel that was compiled in a process that had read the shared loop from the cache."""
     (tmp_path / "loops.py").write_text(CACHED)
