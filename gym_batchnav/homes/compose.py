@@ -57,7 +57,7 @@ class Furnished:
 
 
 def compose(name: str, seed: int, furnished: Furnished, triangles: int) -> Scene:
-    """Return the scene of a furnished plan with about a number of triangles."""
+    """Return the scene of a furnished plan, with approximately ``triangles`` triangles."""
     plan = furnished.plan
     catalogue = furnished.catalogue
     pieces = furnished.pieces
@@ -126,7 +126,7 @@ def _count_pieces(catalogue: Catalogue, pieces: list[Piece], level: float) -> in
 
 
 def _without_ornaments(catalogue: Catalogue, pieces: list[Piece], budget: int, ornaments: Sequence[str]) -> list[Piece]:
-    """Return the pieces without the kinds of ornaments that exceed a number of triangles."""
+    """Leave out kinds of ornaments, in order, until the pieces have at most ``budget`` triangles."""
     kept = pieces
     for kind in ornaments:
         if _count_pieces(catalogue, kept, _COARSEST) <= budget:

@@ -1,7 +1,6 @@
-"""Damage of generated scenes, as scans and the levels of games have it: what is missing, uneven or in the air.
+"""Damage of generated scenes, as in scans and the levels of games: missing, uneven and floating parts.
 
-What is drawn differs from where agents walk: holes, bumps and floaters leave the navmesh as it is, while debris on the
-floor belongs to both.
+Holes, bumps and floaters are drawn but do not change the navmesh; debris on the floor does both.
 """
 
 from __future__ import annotations

@@ -137,7 +137,7 @@ def load_scene(
 
 
 def check_load_options(texture_size: object = AUTO, max_triangles: int | None = None) -> None:
-    """Raise ValueError unless ``texture_size`` and ``max_triangles`` are such as ``load_scene`` takes."""
+    """Raise ValueError unless ``load_scene`` accepts ``texture_size`` and ``max_triangles``."""
     check_texture_size(texture_size)
     if max_triangles is not None:
         check_counts(max_triangles=max_triangles)

@@ -141,27 +141,26 @@ def test_stairs_join_both_storeys_in_one_island(seed: int) -> None:
 
 
 def test_way_over_the_stairs_is_as_long_as_they_are() -> None:
-    for seed in (0, 1):
-        scene, navmesh = home(seed, 140.0, 2)
-        entry = next(door for door in facts(scene, "doors") if door["width"] > 1.5 and door["storey"] == 1)
-        bounds = next(room["bounds"] for room in facts(scene, "rooms") if room["type"] == "stairs")
-        rise = facts(scene, "free_space")[1]["floor"]
-        across = 0 if entry["axis"] == "x" else 1
-        size = (bounds[2] - bounds[0], bounds[3] - bounds[1])
-        stairs = Stairs(size[1 - across], size[across], rise)
-        low = np.array([*entry["center"]])
-        inward = np.sign((np.array(bounds[:2]) + bounds[2:])[across] / 2 - low[across])
-        landing = low.copy()
-        landing[across] += inward * 0.6
-        start = np.array([landing[0], 0.0, landing[1]])
-        goal = np.array([landing[0], rise, landing[1]])
-        found = float(navmesh.geodesic_distance(start[None], goal[None])[0])
-        # From the middle of the landing along the inner side of both flights, around the end of the wall between.
-        aside = 0.06 + RADIUS
-        flat = np.hypot(stairs.landing - 0.6 + 0.06, aside)
-        climb = np.hypot(stairs.run, rise / 2)
-        expected = 2 * (flat + climb) + 2 * aside
-        assert found == pytest.approx(expected, rel=0.04)
+    scene, navmesh = home(0, 140.0, 2)
+    entry = next(door for door in facts(scene, "doors") if door["width"] > 1.5 and door["storey"] == 1)
+    bounds = next(room["bounds"] for room in facts(scene, "rooms") if room["type"] == "stairs")
+    rise = facts(scene, "free_space")[1]["floor"]
+    across = 0 if entry["axis"] == "x" else 1
+    size = (bounds[2] - bounds[0], bounds[3] - bounds[1])
+    stairs = Stairs(size[1 - across], size[across], rise)
+    low = np.array([*entry["center"]])
+    inward = np.sign((np.array(bounds[:2]) + bounds[2:])[across] / 2 - low[across])
+    landing = low.copy()
+    landing[across] += inward * 0.6
+    start = np.array([landing[0], 0.0, landing[1]])
+    goal = np.array([landing[0], rise, landing[1]])
+    found = float(navmesh.geodesic_distance(start[None], goal[None])[0])
+    # From the middle of the landing along the inner side of both flights, around the end of the wall between.
+    aside = 0.06 + RADIUS
+    flat = np.hypot(stairs.landing - 0.6 + 0.06, aside)
+    climb = np.hypot(stairs.run, rise / 2)
+    expected = 2 * (flat + climb) + 2 * aside
+    assert found == pytest.approx(expected, rel=0.04)
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2))])
@@ -173,13 +172,13 @@ def test_closed_doors_make_islands(seed: int) -> None:
     rng = np.random.default_rng(0)
     largest = max(range(len(navmesh.islands)), key=lambda k: navmesh.islands[k].area)
     away = navmesh.random_points(1, rng, largest)
+    truth = free_cells(facts(scene, "free_space")[0], RADIUS)
+    points = np.concatenate([navmesh.random_points(100, rng, k) for k in range(len(navmesh.islands))])
     for door in shut:
         bounds = rooms[door["rooms"][1]]["bounds"]
-        truth = free_cells(facts(scene, "free_space")[0], RADIUS)
         x0, z0, x1, z1 = ((np.array(bounds) - np.tile(truth[1], 2)) / CELL).astype(int)
         area = truth[0][z0:z1, x0:x1].sum() * CELL**2
         assert floor_area(navmesh, 0.0, bounds) == pytest.approx(area, rel=0.15)
-        points = np.concatenate([navmesh.random_points(300, rng, k) for k in range(len(navmesh.islands))])
         low = np.array(bounds[:2])
         high = np.array(bounds[2:])
         inside = ((points[:, [0, 2]] > low) & (points[:, [0, 2]] < high)).all(axis=1) & (points[:, 1] < 0.3)
@@ -189,8 +188,7 @@ def test_closed_doors_make_islands(seed: int) -> None:
 
 
 def test_small_bathrooms_have_a_toilet() -> None:
-    for seed in (3, 37):  # It is hard to place in these.
-        assert "toilet_1" in names_of(generate_apartment(seed, area=25, triangles=5_000))
+    assert "toilet_1" in names_of(generate_apartment(37, area=25, triangles=5_000)), "it is hard to place in this one"
 
 
 def test_doors_open_and_closed_are_the_same_home() -> None:
@@ -279,7 +277,7 @@ def assert_furniture_leaves_walls_and_doors_alone(scene: Scene) -> None:
 
 
 def test_every_object_has_a_class(tmp_path) -> None:
-    scene, _ = home(2, 140.0, 2)
+    scene, _ = home(0, 140.0, 2)
     classes = Counter(one.category for one in scene.objects)
     assert Counter(map(semantic_class, names_of(scene))) == classes
     assert set(classes) <= set(SEMANTIC_CLASSES)

@@ -163,13 +163,13 @@ def test_rays_go_as_far_as_in_mujoco(tmp_path):
     scene = load_scene(path)
     # mj_ray also leaves out geoms whose alpha is zero.
     rng = np.random.default_rng(1)
-    origins = rng.uniform([-5, -5, 2.5], [5, 5, 6], (3000, 3))
-    directions = rng.uniform([-4, -4, -0.5], [4, 4, 2], (3000, 3)) - origins
+    origins = rng.uniform([-5, -5, 2.5], [5, 5, 6], (1000, 3))
+    directions = rng.uniform([-4, -4, -0.5], [4, 4, 2], (1000, 3)) - origins
     directions /= np.linalg.norm(directions, axis=1)[:, None]
     theirs = mjcf.mujoco_distances(path, origins, directions)
     ours = mjcf.scene_distances(scene, origins, directions)
     near = (ours == theirs) | (np.abs(ours - np.where(np.isfinite(theirs), theirs, -1.0)) < 0.02)
-    assert np.isfinite(theirs).sum() > 2000
+    assert np.isfinite(theirs).sum() > 600
     assert near.mean() > 0.99, "all but rays that graze round shapes, which have edges here"
     wall = np.isfinite(theirs) & np.isfinite(ours)
     assert np.median(np.abs(ours[wall] - theirs[wall])) < 1e-4

@@ -29,7 +29,7 @@ _ID = re.compile(r"\d+|(?=.*\d)[0-9a-fA-F]{6,}")  # numbers and hexadecimal dige
 
 
 def model_files(path: Path) -> SceneFiles:
-    """Return the files of a model, which may share meshes, textures and other models with those in folders beside it.
+    """Return the files of a model, which may share meshes, textures and other models with models in sibling folders.
 
     The folder around the model's own is shared, unless it holds the user's home or is one of the system's, as ``/tmp``.
     In MolmoSpaces' layout, where a home is ``ROOT/scenes/DATASET/HOME.xml``, it is ``ROOT``, and links in

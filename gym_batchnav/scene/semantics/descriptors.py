@@ -32,7 +32,7 @@ class Descriptor:
 
 
 def read_descriptor(name: str, data: bytes) -> Descriptor:
-    """Parse the file of a name, whose ending determines the format.
+    """Parse a descriptor; the ending of its name determines the format.
 
     Raises:
         ValueError: If it is damaged, has an unknown ending, or lists no object or too many.
