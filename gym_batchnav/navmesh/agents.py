@@ -130,13 +130,9 @@ class NavMeshAgents:
     ) -> None:
         """Compute the geodesic distance of every agent to the nearest goal of a set of its slot.
 
-        Args:
-            slots: [N] int32.
-            polygon: [N] int32.
-            position: [N, 3] float32, metres.
-            goal_index: [N] int32, row of the sets of goals that the slot's tables were prepared for.
-            out: [N] float32, written: metres, inf across islands.
-            method: ``"exact"``, or ``"detour"`` for the lengths of the paths that Habitat finds, which may be longer.
+        ``goal_index`` [N] int32 is the row of the sets of goals that the slot's tables were prepared for. ``out`` [N]
+        float32 is written: metres, inf across islands. The method is ``"exact"``, or ``"detour"`` for the lengths of
+        the paths that Habitat finds, which may be longer.
 
         Raises:
             TypeError: If an array has another dtype, shape or memory layout than stated.
@@ -180,16 +176,8 @@ class NavMeshAgents:
     ) -> np.ndarray:
         """Return the actions of the greedy shortest-path follower.
 
-        Args:
-            slots: [N] int32.
-            polygon: [N] int32.
-            position: [N, 3] float32, metres.
-            heading: [N] float32, radians.
-            goal_index: [N] int32, row of the sets of goals that the slot's tables were prepared for.
-            forward_step: Metres.
-            turn_angle: Radians.
-            goal_radius: Metres; the action is STOP within this distance.
-            sliding: Whether the agents slide along walls.
+        ``goal_index`` is that of ``distance``. A step is ``forward_step`` metres, a turn ``turn_angle`` radians. The
+        action is STOP within ``goal_radius`` metres. ``sliding`` says whether the agents slide along walls.
 
         Returns:
             [N] int64, 0 stop (also if there is no path), 1 forward, 2 left, 3 right.
@@ -225,13 +213,7 @@ class NavMeshAgents:
     ) -> Walks:
         """Return the next straight walks on the agents' shortest paths, for agents that can walk in any direction.
 
-        Args:
-            slots: [N] int32.
-            polygon: [N] int32.
-            position: [N, 3] float32, metres.
-            goal_index: [N] int32, row of the goals that the slot's tables were prepared for.
-            longest: Metres of the longest walk.
-            sliding: Whether the agents slide along walls.
+        ``goal_index`` and ``sliding`` are those of ``next_action``; no walk is longer than ``longest`` metres.
 
         Raises:
             TypeError: If an array has another dtype, shape or memory layout than stated.

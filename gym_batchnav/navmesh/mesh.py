@@ -162,7 +162,7 @@ class NavMesh:
 
         Any thread may call this: the kernels are serial and release the GIL. Without ``drops`` the visible floor is
         assumed to be at the height of the navmesh. ``first_goal`` [H + 1] int is the first goal of every set of goals;
-        by default every goal is a set of its own.
+        by default every goal is a separate set.
 
         Raises:
             ValueError: If a goal lies nowhere near the navmesh, or the tables would take too much memory.
@@ -192,7 +192,7 @@ class NavMesh:
         return snapped
 
     def geodesic_arrays(self) -> dict[str, np.ndarray]:
-        """Return all arrays that distances need besides the polygons, for a cache and ``use_geodesic_arrays``."""
+        """Return what distances need in addition to the polygons, for a cache and ``use_geodesic_arrays``."""
         return {**self._corners._asdict(), **self._cells._asdict()}
 
     def use_geodesic_arrays(self, arrays: Mapping[str, np.ndarray]) -> None:

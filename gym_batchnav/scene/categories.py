@@ -136,7 +136,7 @@ class SceneObject:
 
     @classmethod
     def named(cls, name: str, category: str = "") -> SceneObject:
-        """Return an object of a name, with the category that a file states or else that of the name."""
+        """Return an object; its category is the one that its file states, else the one that its name suggests."""
         stated = category.strip().lower()[:MAX_LABEL]
         return cls(name[:MAX_LABEL], stated or category_of_name(name))
 
@@ -152,7 +152,7 @@ class SceneObject:
 def category_of_name(name: str) -> str:
     """Return the category that a name suggests: ``"chair"`` for ``"Chair.012"``.
 
-    Other names of a category remain; ``synonyms.common_name`` knows them where categories are compared.
+    Synonyms remain; ``common_name`` resolves them where categories are compared.
     """
     return re.sub(r"[\s_.\-]*\d*$", "", name[:MAX_LABEL]).lower()
 
@@ -183,7 +183,7 @@ def number_of(category: str, numbers: Mapping[str, int]) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class SemanticIds:
-    """What the sensor ``"semantic"`` draws.
+    """The ids that the sensor ``"semantic"`` draws.
 
     Attributes:
         numbers: Pairs of a category and its number; None draws the ids of objects, from 1.

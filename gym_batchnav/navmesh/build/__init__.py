@@ -32,6 +32,7 @@ from gym_batchnav.navmesh.record import (
     label_islands,
     shared_edge_neighbours,
 )
+from gym_batchnav.system.numbers import check_length, check_not_negative
 
 MAX_COLUMNS = 3 * 2**21  # of the grid: 125 m x 125 m with cells of 5 cm; a column takes about 20 bytes
 MAX_SPANS = 3 * 2**23  # solid spans of all columns; one takes up to 14 bytes
@@ -114,12 +115,8 @@ def _check_settings(settings: NavMeshSettings) -> None:
         *("agent_radius", "agent_max_climb", "region_min_size", "region_merge_size", "edge_max_len"),
         *("edge_max_error", "detail_sample_dist", "detail_sample_max_error"),
     )
-    for name in positive:
-        if not 0 < getattr(settings, name) < np.inf:
-            raise ValueError(f"{name}={getattr(settings, name)}: it must be positive and finite")
-    for name in not_negative:
-        if not 0 <= getattr(settings, name) < np.inf:
-            raise ValueError(f"{name}={getattr(settings, name)}: it must be finite and not negative")
+    check_length(**{name: getattr(settings, name) for name in positive})
+    check_not_negative(**{name: getattr(settings, name) for name in not_negative})
     if not 0 <= settings.agent_max_slope_deg < 90:
         raise ValueError(f"agent_max_slope_deg={settings.agent_max_slope_deg}: give a slope from 0 to below 90 degrees")
     if settings.agent_max_climb > settings.agent_height:
