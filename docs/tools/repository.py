@@ -1,16 +1,18 @@
 """A hook of MkDocs: files of the repository that pages link to become part of the site, below ``repository/``.
 
 Links in docs/ are written as in any folder of the repository (``../benchmarks/RESULTS.md``), so they also work where
-the repository itself is read. Markdown files become pages, programs and settings become pages that show their text,
-folders become lists, and other files are copied.
+the repository itself is read. Markdown files and notebooks become pages, programs and settings become pages that show
+their text, folders become lists, and other files are copied.
 """
 
 from __future__ import annotations
 
+import json
 import posixpath
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -19,6 +21,7 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).parents[2]
 DOCS = "docs/"
 BELOW = "repository/"
+NOTEBOOK = ".ipynb"
 LINK = re.compile(r"(\]\()([^)\s#:]+)(#[^)\s]*)?(\))")  # not those with a scheme, nor those within a page
 LANGUAGES = {
     ".py": "python", ".toml": "toml", ".yaml": "yaml", ".yml": "yaml", ".sbatch": "bash", ".sh": "bash", ".cff": "yaml",
@@ -73,7 +76,7 @@ def _linked_from(path: str) -> list[str]:
     full = ROOT / path
     if full.is_dir():
         return [f"{path}/{one.name}" for one in _entries(full)]
-    if full.suffix != ".md":
+    if full.suffix not in (".md", NOTEBOOK):
         return []
     found: list[str] = []
 
@@ -81,8 +84,33 @@ def _linked_from(path: str) -> list[str]:
         found.append(target)
         return target
 
-    _with_links(full.read_text(encoding="utf-8"), path, note)
+    text = full.read_text(encoding="utf-8")
+    _with_links(_notebook(text) if full.suffix == NOTEBOOK else text, path, note)
     return found
+
+
+def _notebook(text: str) -> str:
+    """Return the cells of a notebook and their outputs as Markdown."""
+    parts = []
+    for cell in json.loads(text)["cells"]:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            parts.append(source)
+            continue
+        parts.append(f"````python\n{source}\n````")
+        parts += [_output(output) for output in cell["outputs"]]
+    return "\n\n".join(parts) + "\n"
+
+
+def _output(output: dict[str, Any]) -> str:
+    """Return an output of a cell as Markdown: the richest of its representations."""
+    data = {kind: "".join(value) for kind, value in output.get("data", {}).items() if isinstance(value, str | list)}
+    if "text/html" in data:
+        return f"<div>{' '.join(data['text/html'].split())}</div>"
+    for kind, value in data.items():
+        if kind.startswith("image/"):
+            return f'<img alt="" src="data:{kind};base64,{"".join(value.split())}">'
+    return f"````text\n{data.get('text/plain', ''.join(output.get('text', ''))).rstrip()}\n````"
 
 
 def _entries(folder: Path) -> list[Path]:
@@ -96,7 +124,7 @@ def _uri(path: str) -> str:
     full = ROOT / path
     if full.is_dir():
         return f"{BELOW}{path}/index.md"
-    return f"{BELOW}{path}.md" if full.suffix in LANGUAGES else f"{BELOW}{path}"
+    return f"{BELOW}{path}.md" if full.suffix in (*LANGUAGES, NOTEBOOK) else f"{BELOW}{path}"
 
 
 def _file(path: str, config: MkDocsConfig) -> File:
@@ -105,6 +133,8 @@ def _file(path: str, config: MkDocsConfig) -> File:
     if full.is_dir():
         entries = "".join(f"- [{one.name}]({one.name})\n" for one in _entries(full))
         return File.generated(config, _uri(path), content=f"# {path}\n\n{entries}")
+    if full.suffix == NOTEBOOK:
+        return File.generated(config, _uri(path), content=_notebook(full.read_text(encoding="utf-8")))
     if full.suffix in LANGUAGES:
         text = full.read_text(encoding="utf-8").rstrip()
         shown = f"# {path}\n\n````{LANGUAGES[full.suffix]}\n{text}\n````\n"
