@@ -22,8 +22,7 @@ from gym_batchnav.render.api import (
     is_software,
     opengl_remedy,
 )
-from gym_batchnav.system.code import PACKAGE
-from gym_batchnav.system.kernels import kernel_folder
+from gym_batchnav.system.compilation import cache_directory
 from gym_batchnav.system.process import num_processors
 from gym_batchnav.system.storage import is_writable
 from gym_batchnav.system.wording import counted
@@ -115,7 +114,7 @@ def diagnose() -> Diagnosis:
     renderer, reason = warp[:2] if warp else explain_auto(graphics, embree is not None)
     cuda_error = cuda_unavailable_reason()
     caches = {
-        "machine code": _folder(kernel_folder() or PACKAGE / "__pycache__"),
+        "machine code": _folder(cache_directory()),
         "scenes": _folder(DiskCache().directory),
     }
     found = Diagnosis(

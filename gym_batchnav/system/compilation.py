@@ -22,10 +22,10 @@ from typing import Any
 
 import llvmlite.binding as llvm
 import numba
-from numba import njit
 from numba.core import event
 
 from gym_batchnav.system.child import CallFailed, Child, ChildLost, name_of, share_work
+from gym_batchnav.system.code import PACKAGE
 from gym_batchnav.system.kernels import kernel_folder, kernels_digest
 from gym_batchnav.system.process import is_frozen, num_processors
 from gym_batchnav.system.progress import PATIENCE, late_progress
@@ -101,13 +101,8 @@ def compile_ahead(workloads: Sequence[Workload], processes: int | None = None) -
 
 
 def cache_directory() -> Path:
-    """Return the folder of machine code, this package's if it can be written to and otherwise Numba's."""
-    return kernel_folder() or Path(str(_probe.stats.cache_path))
-
-
-@njit(cache=True)
-def _probe() -> None:
-    """Do nothing; Numba reports the folder of this kernel's machine code."""
+    """Return the folder of machine code, which may not be writable."""
+    return kernel_folder() or PACKAGE / "__pycache__"
 
 
 def _config(name: str) -> Any:

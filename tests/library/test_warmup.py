@@ -20,8 +20,8 @@ COMPILED_TWICE = {
     *("draw", "_draw_band", "_add_bodies", "draw_rays", "_add_body", "interleave"),
     *("_is_diagonal", "try_step", "rise", "pop"),
 }
-# The first two measure, and the third belongs to the other renderer.
-NOT_AHEAD = {"_probe", "_calibration_loop", "cull"}
+# The first measures, and the second belongs to the other renderer.
+NOT_AHEAD = {"_calibration_loop", "cull"}
 ENTRY = re.compile(r".+\.(\w+)-\d+\.py\d+.*")
 
 

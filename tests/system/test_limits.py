@@ -17,9 +17,9 @@ def machine(monkeypatch, tmp_path):
     monkeypatch.setattr(limits, "_GROUPS", tmp_path / "groups")
     monkeypatch.delenv(limits.MEMORY, raising=False)
 
-    def write(cgroup, **files):
+    def write(cgroup, files=()):
         given = {"proc/meminfo": MEMINFO, "proc/self/cgroup": cgroup}
-        given |= {f"groups/{name}": text for name, text in files.items()}
+        given |= {f"groups/{name}": text for name, text in dict(files).items()}
         for name, text in given.items():
             path = tmp_path / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -34,21 +34,19 @@ def stat(prefix, inactive, active):
 
 def test_files_that_were_read_leave_their_memory_to_a_container(machine):
     machine(
-        "0::/\n",
-        **{
+        "0::/\n", {
             "memory.max": f"{4 * GIB}\n",
             "memory.current": f"{4 * GIB}\n",
             "memory.stat": stat("", 2 * GIB, GIB),
         },
-    )
+    )  # fmt: skip
     assert limits.available_memory() == 3 * GIB
 
 
 def test_the_limit_of_a_group_around_that_of_the_process_counts(machine):
     job = "system.slice/slurmstepd.scope/job_7"
     machine(
-        SLURM,
-        **{
+        SLURM, {
             f"{job}/memory.max": f"{2 * GIB}",
             f"{job}/memory.current": f"{GIB}",
             f"{job}/step_0/memory.max": "max",
@@ -56,7 +54,7 @@ def test_the_limit_of_a_group_around_that_of_the_process_counts(machine):
             f"{job}/cpu.max": "150000 100000",
             f"{job}/step_0/cpu.max": "max 100000",
         },
-    )
+    )  # fmt: skip
     assert limits.available_memory() == GIB
     assert limits.processor_quota() == 2
 
@@ -64,29 +62,27 @@ def test_the_limit_of_a_group_around_that_of_the_process_counts(machine):
 def test_the_first_version_of_control_groups_counts(machine):
     """In a container, whose own group is the root of what it sees."""
     machine(
-        V1,
-        **{
+        V1, {
             "memory/memory.limit_in_bytes": f"{4 * GIB}",
             "memory/memory.usage_in_bytes": f"{3 * GIB}",
             "memory/memory.stat": stat("total_", GIB, 0),
             "cpu/cpu.cfs_quota_us": "300000",
             "cpu/cpu.cfs_period_us": "100000",
         },
-    )
+    )  # fmt: skip
     assert limits.available_memory() == 2 * GIB
     assert limits.processor_quota() == 3
 
 
 def test_without_limits_it_is_the_machine(machine):
     machine(
-        V1,
-        **{
+        V1, {
             "memory/memory.limit_in_bytes": "9223372036854771712",
             "memory/memory.usage_in_bytes": f"{GIB}",
             "cpu/cpu.cfs_quota_us": "-1",
             "cpu/cpu.cfs_period_us": "100000",
         },
-    )
+    )  # fmt: skip
     assert limits.available_memory() == 16 * GIB
     assert limits.processor_quota() is None
 

@@ -155,26 +155,20 @@ class Page:
         from viser.transforms import SO3
 
         wanted = snapshot.indices.tolist() if self._choices["Other agents"].value else [snapshot.picked]
-        changed = self.shown is not None and self.shown.picked != snapshot.picked
-        stale = {self.shown.picked, snapshot.picked} if changed and self.shown is not None else set()
-        for index in [index for index in self._agents if index not in wanted or index in stale]:
+        kept = wanted if self.shown is None or self.shown.picked == snapshot.picked else []
+        for index in [index for index in self._agents if index not in kept]:  # of whom one has a picture
             self._agents.pop(index).remove()
         for index, pose in zip(wanted, snapshot.poses, strict=False):
-            position = tuple(float(value) for value in pose[:3, 3])
             if index not in self._agents:
-                self._agents[index] = self._add_agent(index, snapshot)
+                self._agents[index] = self._server.scene.add_camera_frustum(
+                    f"/agents/{index}", snapshot.fov, snapshot.aspect, scale=_FRUSTUM, color=color_of(index + 1),
+                    cast_shadow=False, receive_shadow=False,
+                )  # fmt: skip
             node = self._agents[index]
             node.wxyz = SO3.from_matrix(pose[:3, :3].astype(np.float64) @ _OPENGL_TO_OPENCV).wxyz
-            node.position = position
+            node.position = tuple(float(value) for value in pose[:3, 3])
         if "rgb" in snapshot.pictures:
             self._agents[snapshot.picked].image = snapshot.pictures["rgb"]
-
-    def _add_agent(self, index: int, snapshot: Snapshot) -> Any:
-        """Return a new frustum of an agent."""
-        return self._server.scene.add_camera_frustum(
-            f"/agents/{index}", snapshot.fov, snapshot.aspect, scale=_FRUSTUM, color=color_of(index + 1),
-            cast_shadow=False, receive_shadow=False,
-        )  # fmt: skip
 
     def _show_trail(self, snapshot: Snapshot) -> None:
         """Draw where the picked agent has walked since its episode began or it was picked."""
@@ -205,13 +199,12 @@ class Page:
         if key == self._field_of:
             return
         self._field_of = key
+        self._server.scene.remove_by_name("/field")
         if key is None:
-            self._server.scene.remove_by_name("/field")
             return
         try:
             field = distance_field(snapshot.navmesh, goal)
         except ValueError:  # a goal in the air
-            self._server.scene.remove_by_name("/field")
             return
         reached = np.isfinite(field.metres)
         points = field.points[reached] + np.array([0, LIFT, 0], np.float32)
