@@ -9,6 +9,7 @@ from gym_batchnav.homes.buildings.generate import KINDS, generate_building
 from gym_batchnav.homes.damage import damaged
 from gym_batchnav.scene.categories import SEMANTIC_CLASSES, semantic_class
 from gym_batchnav.scene.scene import Scene
+from gym_batchnav.system.numbers import check_between
 
 __all__ = [
     "ALL_KINDS",
@@ -55,8 +56,7 @@ def generate_scene(
     """
     if kind not in ALL_KINDS:
         raise ValueError(f"kind={kind!r}: choose one of {', '.join(ALL_KINDS)}")
-    if not 0.0 <= damage <= 1.0:
-        raise ValueError(f"damage={damage}: pass 0 to 1")
+    check_between(0, 1, damage=damage)
     chosen = ("home", *KINDS)[seed % (1 + len(KINDS))] if kind == "mixed" and seed >= 0 else kind
     if chosen in ("home", "mixed"):
         scene = generate_apartment(

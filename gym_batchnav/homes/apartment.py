@@ -22,6 +22,7 @@ from gym_batchnav.homes.programme import (
     choose_storeys,
 )
 from gym_batchnav.scene.scene import Scene
+from gym_batchnav.system.numbers import check_between, check_not_negative
 
 MIN_TRIANGLES = 5_000
 MAX_TRIANGLES = 1_000_000
@@ -91,18 +92,14 @@ def generate_apartment(
 
 def _check(seed: int, area: float | None, storeys: int | None, closed_doors: int | None, triangles: int) -> None:
     """Raise ValueError unless all arguments are in their range."""
-    if seed < 0:
-        raise ValueError(f"seed={seed}: pass a seed that is not negative")
-    if area is not None and not MIN_AREA <= area <= LARGEST_AREA:
-        raise ValueError(f"area={area}: pass {MIN_AREA:g} to {LARGEST_AREA:g} square metres")
+    check_not_negative(seed=seed, closed_doors=closed_doors or 0)
+    check_between(MIN_TRIANGLES, MAX_TRIANGLES, triangles=triangles)
+    if area is not None:
+        check_between(MIN_AREA, LARGEST_AREA, area=area)
     if storeys not in (None, 1, 2):
         raise ValueError(f"storeys={storeys}: pass 1 or 2")
     if storeys == 2 and (area is None or area < MIN_AREA_OF_TWO):
         raise ValueError(f"storeys=2 needs an area of at least {MIN_AREA_OF_TWO:g} square metres: pass one")
-    if closed_doors is not None and closed_doors < 0:
-        raise ValueError(f"closed_doors={closed_doors}: pass a number that is not negative")
-    if not MIN_TRIANGLES <= triangles <= MAX_TRIANGLES:
-        raise ValueError(f"triangles={triangles}: pass {MIN_TRIANGLES:,} to {MAX_TRIANGLES:,}")
 
 
 def _furnish(

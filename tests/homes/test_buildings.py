@@ -110,7 +110,7 @@ def test_platforms_are_walked_up():
         ({"kind": "castle"}, "kind='castle': choose one of home, office"),
         ({"kind": "office", "storeys": 2}, "only homes"),
         ({"kind": "shop", "area": 30}, "80 to 900"),
-        ({"damage": 2}, "0 to 1"),
+        ({"damage": 2}, "damage=2: pass a number from 0 to 1"),
         ({"kind": "hall", "triangles": 3}, "triangles=3"),
     ],
 )

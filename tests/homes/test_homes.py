@@ -307,16 +307,6 @@ def test_same_bytes_in_other_processes_and_threads() -> None:
     assert run.stdout.split() == expected
 
 
-def test_light_falls_off_from_the_window() -> None:
-    plan = make_plan(np.random.default_rng(0), 70.0, 1, 0)
-    room = next(room for room in plan.rooms if room.kind == "bedroom")
-    wall = next(wall for wall in room.walls for opening in wall.openings if opening.kind == "window")
-    u = next((o.u0 + o.u1) / 2 for o in wall.openings if o.kind == "window")
-    daylight = Daylight(room, np.array([0.0, -1.0, 0.0]))
-    light = daylight.at(np.stack([wall.point(u, out, 0.0) for out in (1.0, 2.0, 3.0)]))
-    assert (np.diff(light) < 0).all() and (light < 1).all() and (light > 0.6).all()
-
-
 def test_sun_falls_where_a_ray_through_the_window_lands() -> None:
     plan = make_plan(np.random.default_rng(0), 70.0, 1, 0)
     for room in plan.rooms:

@@ -19,7 +19,6 @@ from gym_batchnav.scene.builder import Placed, compose
 from gym_batchnav.scene.categories import SceneObject
 from gym_batchnav.scene.files import SceneError
 from gym_batchnav.scene.habitat import dataset as habitat
-from gym_batchnav.scene.habitat.config import rotation_of
 from gym_batchnav.scene.habitat.dataset import list_scenes, load_habitat_scene
 from gym_batchnav.scene.save import save_glb
 
@@ -138,18 +137,6 @@ def test_too_many_objects_are_refused_before_any_is_looked_at(folder, monkeypatc
     write_instance(folder, {"template_name": "crate"})
     with pytest.raises(SceneError, match="object_instances is not a JSON list"):
         load(folder)
-
-
-def test_a_quaternion_turns_about_its_axis():
-    axis = np.array([1.0, 2.0, -2.0]) / 3
-    angle = 0.7
-    quaternion = 5 * np.array([np.cos(angle / 2), *(np.sin(angle / 2) * axis)])  # of any length
-    matrix = rotation_of({"rotation": quaternion.tolist()})
-    assert np.allclose(matrix @ axis, axis) and np.trace(matrix) == pytest.approx(1 + 2 * np.cos(angle))
-    side = np.cross(axis, [0, 0, 1])
-    assert np.dot(np.cross(side, matrix @ side), axis) > 0  # counter-clockwise
-    with pytest.raises(ValueError, match="zero"):
-        rotation_of({"rotation": [0, 0, 0, 0]})
 
 
 def test_a_mirrored_object_keeps_its_fronts_outside(folder):

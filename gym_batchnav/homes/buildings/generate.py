@@ -15,6 +15,7 @@ from gym_batchnav.homes.finishes import Finish, choose_finishes
 from gym_batchnav.homes.layout import Catalogue, Piece, RoomLayout
 from gym_batchnav.homes.textures import carpet, checker_tiles, floor_tiles, plaster
 from gym_batchnav.scene.scene import Scene
+from gym_batchnav.system.numbers import check_between, check_not_negative
 
 KINDS = tuple(LIMITS)
 # Left out first where the triangles are few, in this order.
@@ -50,13 +51,10 @@ def generate_building(
     Raises:
         ValueError: If an argument is out of its range.
     """
-    if seed < 0:
-        raise ValueError(f"seed={seed}: pass a seed that is not negative")
-    low, high = LIMITS[kind]
-    if area is not None and not low <= area <= high:
-        raise ValueError(f"area={area}: pass {low:g} to {high:g} square metres for kind={kind!r}")
-    if not MIN_TRIANGLES <= triangles <= MAX_TRIANGLES:
-        raise ValueError(f"triangles={triangles}: pass {MIN_TRIANGLES:,} to {MAX_TRIANGLES:,}")
+    check_not_negative(seed=seed)
+    check_between(MIN_TRIANGLES, MAX_TRIANGLES, triangles=triangles)
+    if area is not None:
+        check_between(*LIMITS[kind], area=area)
 
     def stream(key: str) -> np.random.Generator:
         return np.random.Generator(np.random.PCG64([seed, zlib.crc32(f"{kind} {key}".encode())]))

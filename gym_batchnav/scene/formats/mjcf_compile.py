@@ -33,6 +33,12 @@ _FREE_BYTES = 2**32
 _BYTES_PER_BYTE = 64
 MAX_ANSWER_MIB = 1024  # of arrays, which the parent keeps in memory
 _MAX_MESSAGE = 400
+_COPIED = """
+    geom_type geom_bodyid geom_dataid geom_matid geom_rgba geom_size geom_group body_parentid mat_rgba mat_texrepeat
+    mat_texuniform tex_type tex_height tex_width tex_nchannel tex_adr tex_data mesh_vert mesh_vertadr mesh_vertnum
+    mesh_face mesh_faceadr mesh_facenum mesh_texcoord mesh_texcoordadr mesh_texcoordnum mesh_facetexcoord hfield_adr
+    hfield_data hfield_ncol hfield_nrow hfield_size
+"""  # arrays of the model that the reader needs
 _MODEL = b"M"
 _REFUSED = b"R"
 
@@ -154,23 +160,7 @@ def _compiled(xml: str, assets: dict[str, bytes]) -> dict[str, np.ndarray]:
 
 
 def _arrays(mujoco: Any, model: Any, data: Any) -> dict[str, np.ndarray]:
-    copied = [
-        *("geom_type", "geom_bodyid", "geom_dataid", "geom_matid", "geom_rgba", "geom_size", "geom_group"),
-        *(
-            "body_parentid",
-            "mat_rgba",
-            "mat_texrepeat",
-            "mat_texuniform",
-            "tex_type",
-            "tex_height",
-            "tex_width",
-            "tex_nchannel",
-        ),
-        *("tex_adr", "tex_data", "mesh_vert", "mesh_vertadr", "mesh_vertnum", "mesh_face", "mesh_faceadr"),
-        *("mesh_facenum", "mesh_texcoord", "mesh_texcoordadr", "mesh_texcoordnum", "mesh_facetexcoord"),
-        *("hfield_adr", "hfield_data", "hfield_ncol", "hfield_nrow", "hfield_size"),
-    ]
-    arrays = {name: np.asarray(getattr(model, name)) for name in copied}
+    arrays = {name: np.asarray(getattr(model, name)) for name in _COPIED.split()}
     roles = mujoco.mjtTextureRole
     colour = model.mat_texid[:, [int(roles.mjTEXROLE_RGB), int(roles.mjTEXROLE_RGBA)]]
     named = {"geom": model.ngeom, "body": model.nbody, "tex": model.ntex}

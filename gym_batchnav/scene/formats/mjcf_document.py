@@ -27,7 +27,6 @@ MAX_MESH_PARAMETER = 100.0  # of meshes that the compiler generates; most are re
 FILE_TEXTURE = "file texture "  # names of textures with files, followed by their numbers
 SIDES = ("right", "left", "up", "down", "front", "back")  # of a cube, in the order of MuJoCo's data
 
-_POSE = ("pos", "quat", "axisangle", "xyaxes", "zaxis", "euler")
 _TREE = ("body", "geom", "frame", "replicate", "attach")
 _CHILDREN = {
     "default": ("default", "geom", "mesh", "material", "texture"),
@@ -35,30 +34,22 @@ _CHILDREN = {
     "material": ("layer",),
     **dict.fromkeys(("worldbody", "body", "frame", "replicate"), _TREE),
 }
+_POSE = " pos quat axisangle xyaxes zaxis euler"
 _ATTRIBUTES = {
-    "default": ("class",),
-    "body": ("name", "childclass", *_POSE),
-    "worldbody": ("name", "childclass"),
-    "frame": ("name", "childclass", *_POSE),
-    "replicate": ("count", "sep", "offset", "euler", "childclass"),
-    "attach": ("model", "body", "prefix"),
-    "geom": (
-        *("name", "class", "type", "contype", "conaffinity", "group", "size", "material", "rgba", "fromto", *_POSE),
-        *("hfield", "mesh", "fitscale"),
-    ),
-    "mesh": (
-        *("name", "class", "vertex", "normal", "texcoord", "face", "refpos", "refquat", "scale", "smoothnormal"),
-        *("builtin", "params", "material", "inertia"),
-    ),
-    "hfield": ("name", "nrow", "ncol", "elevation", "size"),
-    "texture": (
-        *("name", "class", "type", "colorspace", "builtin", "rgb1", "rgb2", "mark", "markrgb", "random"),
-        *("width", "height"),
-    ),
-    "material": ("name", "class", "texture", "texrepeat", "texuniform", "rgba"),
-    "layer": ("texture", "role"),
-    "model": ("name",),
-    "compiler": ("angle", "eulerseq", "coordinate", "fitaabb"),
+    "default": "class",
+    "body": "name childclass" + _POSE,
+    "worldbody": "name childclass",
+    "frame": "name childclass" + _POSE,
+    "replicate": "count sep offset euler childclass",
+    "attach": "model body prefix",
+    "geom": "name class type contype conaffinity group size material rgba fromto hfield mesh fitscale" + _POSE,
+    "mesh": "name class vertex normal texcoord face refpos refquat scale smoothnormal builtin params material inertia",
+    "hfield": "name nrow ncol elevation size",
+    "texture": "name class type colorspace builtin rgb1 rgb2 mark markrgb random width height",
+    "material": "name class texture texrepeat texuniform rgba",
+    "layer": "texture role",
+    "model": "name",
+    "compiler": "angle eulerseq coordinate fitaabb",
 }
 _MESH_TYPES = {"model/obj": ".obj", "model/stl": ".stl", "model/vnd.mujoco.msh": ".msh"}
 _UNNAMED = "MuJoCo Model"  # the name that MuJoCo gives to a model without one
@@ -207,7 +198,8 @@ class _Model:
     def _copy(self, element: Element, parent: Element) -> None:
         if self._is_field(element):
             return
-        kept = {name: element.get(name, "") for name in _ATTRIBUTES.get(element.tag, ()) if name in element.attrib}
+        names = _ATTRIBUTES.get(element.tag, "").split()
+        kept = {name: element.get(name, "") for name in names if name in element.attrib}
         in_default = parent.tag == "default"
         copy = SubElement(parent, element.tag, kept)
         if element.tag in ("material", "layer") and "texture" in kept:

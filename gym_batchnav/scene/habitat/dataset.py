@@ -178,24 +178,22 @@ class _Dataset:
     def stage(self, handle: str) -> Scene:
         """Load a stage without objects."""
         attributes = self._attributes("stages", handle)
-        names = self._annotations(handle, attributes)
+        mesh = self._named_file(handle, attributes.get("semantic_asset"))
+        descriptor = self._named_file(handle, attributes.get("semantic_descriptor_filename"))
+        names = None if mesh is None or descriptor is None else SemanticFiles(mesh, descriptor)
         scene = self._asset(handle, attributes, semantics=names is None)
         asset = self._named_file(handle, attributes.get("render_asset")) or handle
         scene = replace(scene, metadata={**scene.metadata, "stage": asset})  # the file beside which annotations may lie
         if names is not None:
             rotation, factors = semantic_frame(attributes)
             scene = annotate(scene, self._files, names, lambda vertices: vertices @ rotation.T * factors)
-            self._warn_of_files()
+            for sentence in self._files.python_warnings:
+                warnings.warn(f"scene dataset '{self._files.path}': {sentence}", stacklevel=2)
+            self._files.python_warnings.clear()
         if numbers(attributes, "origin", (0.0, 0.0, 0.0), LARGEST).any():
             self._left_out(f"the origin of stage '{handle}': move its asset instead")
         navmesh = self._named_file(handle, attributes.get("nav_asset"))
         return scene if navmesh is None else replace(scene, navmesh=self._navmesh(navmesh))
-
-    def _annotations(self, handle: str, attributes: Mapping[str, Any]) -> SemanticFiles | None:
-        """Return the annotations that a stage's attributes name; None if they name none."""
-        mesh = self._named_file(handle, attributes.get("semantic_asset"))
-        descriptor = self._named_file(handle, attributes.get("semantic_descriptor_filename"))
-        return None if mesh is None or descriptor is None else SemanticFiles(mesh, descriptor)
 
     def _named_file(self, handle: str, value: object) -> str | None:
         """Return the path of a file that attributes name; None if they name none.
@@ -210,12 +208,6 @@ class _Dataset:
             self.digests[path] = ""
             return None
         return path
-
-    def _warn_of_files(self) -> None:
-        """Issue the warnings about the dataset's files."""
-        for sentence in self._files.python_warnings:
-            warnings.warn(f"scene dataset '{self._files.path}': {sentence}", stacklevel=2)
-        self._files.python_warnings.clear()
 
     def scene_instance(self, handle: str) -> Scene:
         """Load a stage with its objects."""

@@ -8,8 +8,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from furnished import furnished
-from hypothesis import given
-from hypothesis import strategies as st
 from rooms import box, scene_of
 from scans import object_ply, painted, palette, write_hm3d, write_mp3d
 
@@ -235,18 +233,6 @@ def test_many_points_in_one_place_are_searched_once():
     points = np.einsum("pk,pkx->px", weights, corners[owner])
     numbers, found = nearest_numbers(points, np.ones(len(points), np.int64), corners, 0.1)
     assert found.all() and (numbers == 1).all()
-
-
-@given(st.integers(1, 9), st.integers(0, 2**32 - 1))
-def test_points_are_the_centroids_of_equal_parts(divisions, seed):
-    corners = np.random.default_rng(seed).uniform(-1, 1, (1, 3, 3))
-    longest = max(np.linalg.norm(corners[0, a] - corners[0, b]) for a, b in ((0, 1), (1, 2), (2, 0)))
-    owner, weights = surface_points(corners, longest / divisions)
-    assert len(owner) == divisions**2 and (weights > 0).all()
-    np.testing.assert_allclose(weights.sum(axis=1), 1)
-    np.testing.assert_allclose(weights.mean(axis=0), 1 / 3)  # no place is preferred
-    distances = np.linalg.norm(weights[:, None] - weights[None], axis=2) + 10 * np.eye(len(weights))
-    np.testing.assert_allclose(distances.min(), np.sqrt(2) / np.sqrt(3) / divisions if divisions > 1 else 10, rtol=1e-3)
 
 
 def test_colours_of_large_pictures_are_not_mixed(tmp_path, monkeypatch):
