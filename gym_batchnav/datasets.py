@@ -116,7 +116,7 @@ def dataset_named(name: str) -> Dataset:
 
 @dataclass(frozen=True, slots=True)
 class FilesReport:
-    """What a copy has of one kind of files.
+    """The files of one kind that a copy has.
 
     Attributes:
         files: The kind.
@@ -131,7 +131,7 @@ class FilesReport:
 
 @dataclass(frozen=True, slots=True)
 class CopyReport:
-    """What a copy of a dataset has.
+    """The contents of a copy of a dataset.
 
     Attributes:
         dataset: The dataset.
@@ -156,7 +156,7 @@ def list_files(folder: Path) -> list[str]:
     """Return the paths of all files below a folder, relative to it, sorted; hidden files and folders are left out.
 
     Raises:
-        FileNotFoundError: There is no such folder.
+        FileNotFoundError: The folder does not exist.
         ValueError: There are more than two million files.
     """
     if not folder.is_dir():
@@ -199,7 +199,7 @@ def check_copy(folder: Path, dataset: Dataset, done: Callable[[], None] = lambda
         done: Called after each file.
 
     Raises:
-        FileNotFoundError: There is no such folder.
+        FileNotFoundError: The folder does not exist.
     """
     paths = list_files(folder)
     found = [

@@ -64,7 +64,7 @@ class SpeedSettings:
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What is given when settings are chosen: the sensors, the scenes and the machine.
+    """The sensors, the scenes and the machine for which settings are chosen.
 
     Attributes:
         sensors: Image sensors.
@@ -152,7 +152,7 @@ def read_runs(file: Path) -> list[Run]:
     """Return the runs in a log, oldest first; lines that are something else are skipped.
 
     Raises:
-        FileNotFoundError: There is no such file.
+        FileNotFoundError: The file does not exist.
         ValueError: It is larger than 64 MiB.
     """
     if not file.is_file():
@@ -165,7 +165,7 @@ def read_runs(file: Path) -> list[Run]:
 
 @dataclass(frozen=True)
 class Workload:
-    """What is to be fast.
+    """The work that is to be fast.
 
     Attributes:
         scenes: The scenes, see BatchNavEnv.

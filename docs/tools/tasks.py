@@ -79,7 +79,7 @@ TASKS: dict[str, tuple[Acting | None, dict[str, Any], tuple[int, ...], float]] =
 
 
 def draw(task: str) -> np.ndarray:
-    """Return a map with the paths of agents, beside what they see and, where there is one, the picture of the goal."""
+    """Return a map with the paths of agents, next to their views and, where there is one, the picture of the goal."""
     agent, keywords, indices, share = TASKS[task]
     keywords = {"scenes": "apartment_0", **keywords}
     env = gymnasium.make_vec(f"BatchNav/{task}-v0", num_envs=2, vectorization_mode="vector_entry_point", **keywords)

@@ -115,7 +115,7 @@ class RLlibWorld(OneWorld, MultiAgentEnv):
             return observations, rewards, {**terminated, "__all__": False}, {**truncated, "__all__": False}, infos
         if not any(truncated.values()):
             return observations, rewards, {**terminated, "__all__": True}, {"__all__": False}, infos
-        # RLlib takes a world for terminated, with all its agents, if each of them has a flag of its own.
+        # RLlib takes a world for terminated, with all its agents, if each of them has its own flag.
         return observations, rewards, {**terminated, "__all__": False}, {"__all__": True}, infos
 
 

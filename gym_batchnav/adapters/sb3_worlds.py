@@ -70,7 +70,7 @@ class WorldRolloutBuffer(_ActingSteps, RolloutBuffer):
     """A rollout buffer of observations of one array, for PPO and A2C on a batch with ``agents_per_world=``.
 
     An agent whose own episode has ended waits for the others of its world. These steps are left out of the loss, and
-    the last step of its own does not count on the value of waiting.
+    its own last step does not count on the value of waiting.
 
     Pass it as ``PPO(..., env, rollout_buffer_class=WorldRolloutBuffer, rollout_buffer_kwargs={"env": env})``.
 
@@ -78,7 +78,7 @@ class WorldRolloutBuffer(_ActingSteps, RolloutBuffer):
         acted: [n_steps, N] bool, whether each agent acted.
 
     Raises:
-        ValueError: ``env`` is no batch of worlds.
+        ValueError: ``env`` is not a batch of worlds.
     """
 
 

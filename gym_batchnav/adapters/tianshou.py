@@ -118,7 +118,7 @@ class TianshouVecEnv(Adapter, BaseVectorEnv):
         return observation[ids], reward[ids], terminated[ids], truncated[ids], infos[ids]
 
     def seed(self, seed: int | Sequence[int | None] | None = None) -> list[list[int] | None]:
-        """Call ``reset`` with seeds; return the seed of each environment in a list of its own, or None."""
+        """Call ``reset`` with seeds; return a list with the seed for each environment, or None."""
         self._assert_is_not_closed()
         seeds = [seed + i for i in range(self.env_num)] if isinstance(seed, int) else seed
         self.reset(seed=seeds)

@@ -63,7 +63,7 @@ class OneWorld(Adapter):
         self._row = {name: row for row, name in enumerate(self.possible_agents)}
 
     @classmethod
-    def make(  # type: ignore[override]  # the number of agents takes the place of that of environments
+    def make(  # type: ignore[override]  # the number of agents replaces that of environments
         cls, agents_per_world: int | tuple[int, int] | Team = 2, id: str = DEFAULT_ID, **keywords: Any
     ) -> Self:
         """Make a batch of one world and its adapter.

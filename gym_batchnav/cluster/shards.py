@@ -1,4 +1,4 @@
-"""Shards as Ray tasks. Ray places them, runs those of a lost node again, and brings the results."""
+"""Shards as Ray tasks. Ray places them, runs those of a lost node again, and returns the results."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ def collect(
             are held, of which 4 GiB, or half of the memory that is available, in main memory, and the others in
             temporary files in ``out``.
         shard: ``"i/n"`` collects the i-th of n parts, i from 1 to n. Parts may share ``out``, where the part that ends
-            last makes the dataset, or have folders of their own that ``merge_datasets`` joins.
+            last makes the dataset, or have separate folders that ``merge_datasets`` joins.
         seed: Seed of noise and random actions.
         workers: Threads that encode and write; by default one for four processors.
         scenes_at_once: Scenes in memory.

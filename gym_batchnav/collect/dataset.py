@@ -60,7 +60,7 @@ class Episode:
         distance: [T + 1] float32, geodesic metres to the goal, or the next goal of a tour.
         goal: [T + 1, 3] float32, metres: that goal; of several equal ones the one nearest to the start.
         start_distance: Geodesic metres from the start to the goal, or the length of the shortest tour.
-        category: Name of the category of the object that is the goal; "" if the goal is no object.
+        category: Name of the category of the object that is the goal; "" if the goal is not an object.
         measures: The measures of the task at the end, by name: bool, int or float.
     """
 
@@ -172,7 +172,7 @@ class EpisodeRecord:
         num_steps: T, the number of actions.
         total_reward: Sum of the rewards.
         start_distance: Geodesic metres from the start to the goal.
-        category: Category of the goal; "" if it is no object.
+        category: Category of the goal; "" if it is not an object.
         measures: The measures at the end, by name.
     """
 
@@ -353,7 +353,7 @@ def from_json(values: Any, source: str) -> DatasetInfo:
         source: Name of the file, for errors.
 
     Raises:
-        ValueError: The values are no info, or its key is not theirs.
+        ValueError: The values are not an info, or its key is not theirs.
     """
     try:
         given = {one.name: values[one.name] for one in fields(DatasetInfo)}
@@ -411,11 +411,11 @@ def read_json(path: Path) -> Any:
         ValueError: It is too large, or no JSON.
     """
     if path.stat().st_size > MAX_BYTES:
-        raise ValueError(f"'{path}' is larger than {MAX_BYTES:,} bytes: it is no part of a dataset")
+        raise ValueError(f"'{path}' is larger than {MAX_BYTES:,} bytes: it does not belong to a dataset")
     try:
         return json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"'{path}' is no JSON: {error}") from error
+        raise ValueError(f"'{path}' is not JSON: {error}") from error
 
 
 def plain(value: Any) -> Any:

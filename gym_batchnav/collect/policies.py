@@ -42,7 +42,7 @@ def choose_policy(policy: str | os.PathLike[str] | Acting, seed: int, sample: bo
         sample: Sample the actions of a policy file instead of taking the most likely ones.
 
     Raises:
-        ValueError: There is no such policy, or ``sample`` is given for one that is no file.
+        ValueError: The policy is unknown, or ``sample`` is given for one that is not a file.
         MissingExtraError: A policy file needs the extra ``[train]``.
     """
     path = agent_file(str(policy)) if isinstance(policy, (str, os.PathLike)) else None

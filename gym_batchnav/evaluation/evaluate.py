@@ -14,7 +14,7 @@ from gym_batchnav.evaluation.loop import EpisodeLoop, batch_of
 from gym_batchnav.system.parts import Part
 from gym_batchnav.system.wording import counted
 
-COLUMNS = ("scene_index", "episode_index", "num_steps", "total_reward")  # beside the measures
+COLUMNS = ("scene_index", "episode_index", "num_steps", "total_reward")  # in addition to the measures
 WHOLE = Part()
 
 

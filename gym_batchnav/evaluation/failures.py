@@ -2,7 +2,7 @@
 
 | cause | rule |
 |---|---|
-| wrong STOP | STOP was called where it is no success |
+| wrong STOP | STOP was called where it does not succeed |
 | collision | obstacles stopped the agent in a quarter of its steps or more |
 | loop | the agent took 25 steps or more for each cell of 1 m that it visited |
 | other time-out | none of these: the limit of steps was reached on the way |

@@ -66,7 +66,7 @@ def named_agent(name: str, seed: int = 0, option: str = "policy") -> Agent:
         option: The keyword that gave the name, for errors.
 
     Raises:
-        ValueError: There is no such agent.
+        ValueError: The agent is unknown.
     """
     if name == FOLLOWER:
         return ShortestPathAgent()

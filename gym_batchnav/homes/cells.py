@@ -156,7 +156,7 @@ def _rows(
         rooms: Kinds and areas.
         lines: The far side along x, both sides of the corridor and the far side along z; all start from 0.
         reserve: Width of the stairwell at the end of the second row, metres; 0 for none.
-        open_end: The corridor ends at the living room, with the kitchen beside it.
+        open_end: The corridor ends at the living room, with the kitchen next to it.
     """
     wide, near, far, deep = lines
     left = [(kind, area) for kind, area in rooms if kind != "hall"]

@@ -1,6 +1,6 @@
 """Moving bodies, such as other agents, that are drawn into views of scenes.
 
-A body is a scene of its own, in a library of bodies, with a pose that changes from batch to batch. Renderers draw it
+A body is a scene in a library of bodies, with a pose that changes from batch to batch. Renderers draw it
 over the scene of a view with the depth of both.
 """
 

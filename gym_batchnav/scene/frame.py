@@ -112,7 +112,7 @@ def _warn_of_its_side(files: SceneFiles, vertices: np.ndarray, triangles: np.nda
         config = f'\'{files.path.stem}.stage_config.json\' with {{"up": [0, 0, 1], "front": [0, 1, 0]}}'
         files.warn(
             "It seems to lie on its side: glTF has y up, but most of its surface faces z, as in files for Habitat: "
-            f"write {config} beside it, or pass up='z' or up='y' to load_scene"
+            f"write {config} next to it, or pass up='z' or up='y' to load_scene"
         )
 
 

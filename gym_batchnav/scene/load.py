@@ -66,7 +66,7 @@ def load_scene(
     loads the whole geometry, from which navmeshes are built.
 
     The file is not trusted: its content is checked before use, its references are followed only inside its own folder
-    (those of MuJoCo's XML to meshes, textures and models also in the folders beside it), and its size, textures and
+    (those of MuJoCo's XML to meshes, textures and models also in neighbouring folders), and its size, textures and
     triangles are limited.
 
     ``Scene.metadata`` holds ``up``, ``scale`` and ``origin``: a vertex of the file is rotated, scaled and then moved by
@@ -94,7 +94,7 @@ def load_scene(
         up: The axis of the file that points up, ``"y"``, ``"z"`` or ``"auto"``.
         scale: Metres per unit of the file, or ``"auto"``.
         scene: Name of the scene to load from a glTF file with several; the file's default scene if not given.
-        semantics: Whether to read annotations beside the file.
+        semantics: Whether to read annotations next to the file.
         texture_size: Longest side of a texture in pixels, 1 to 8,192, or ``"auto"``.
         max_triangles: Limit of the number of triangles; it needs the extra ``formats``. None keeps them all.
 
@@ -225,7 +225,7 @@ def _check_navmesh(files: SceneFiles, navmesh: NavMesh, vertices: np.ndarray) ->
 def _place_annotated(frame: Frame, scene_vertices: np.ndarray, vertices: np.ndarray) -> np.ndarray:
     """Transform vertices [V, 3] of an annotated mesh to the scene's frame.
 
-    They are in the frame of the scene's file, except for those of Gibson, whose y is up beside a scene whose z is up.
+    They are in the frame of the scene's file, except for those of Gibson, whose y is up where the scene's z is up.
     """
     placed = frame.apply(vertices)
     is_upright = frame.up == "z" and len(vertices) > 0 and not _is_within(_bounds(placed), scene_vertices)

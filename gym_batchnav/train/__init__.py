@@ -1,4 +1,4 @@
-"""Agents that learn in the batch: policies, large-batch PPO and imitation (extra ``[train]``, which brings torch)."""
+"""Agents that learn in the batch: policies, large-batch PPO and imitation (extra ``[train]``, which installs torch)."""
 
 from gym_batchnav.system.extras import needs_extra
 

@@ -150,7 +150,7 @@ def make_config(names: Names) -> RunConfig:
     the teacher is the follower.
 
     Raises:
-        ValueError: There is no such setting, or its value is invalid.
+        ValueError: The setting is unknown, or its value is invalid.
     """
     names = {ALIASES.get(name, name): value for name, value in names.items() if value is not None}
     preset = names.get("preset", "cpu")
@@ -207,7 +207,7 @@ def read_config(path: Path) -> dict[str, Any]:
         path: A TOML file whose tables are nested settings, or the ``run.json`` of a run.
 
     Raises:
-        FileNotFoundError: There is no such file.
+        FileNotFoundError: The file does not exist.
         ValueError: It is too large, or neither TOML nor the file of a run.
     """
     if not path.is_file():
@@ -246,12 +246,12 @@ def with_changes(settings: Settings, changes: Mapping[str, Any], prefix: str = "
 
     Args:
         settings: The dataclass.
-        changes: Values by name; the names of nested fields are joined by dots. ``class`` beside the fields of an object
+        changes: Values by name; the names of nested fields are joined by dots. ``class`` among the fields of an object
             makes one of another class, such as ``task.class``.
         prefix: The name of the dataclass itself, with a dot, for errors.
 
     Raises:
-        ValueError: There is no such field, or the value is not one of its type.
+        ValueError: A field is unknown, or the value is not one of its type.
     """
     known = [field.name for field in fields(settings) if field.init]  # type: ignore[arg-type]
     hints = typing.get_type_hints(type(settings))

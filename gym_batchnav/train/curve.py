@@ -116,7 +116,7 @@ def read_rows(path: Path) -> list[Row]:
         try:
             row = json.loads(line)
             if not is_number(row["frames"]) or not is_number(row["seconds"]):
-                raise TypeError("frames and seconds are no numbers")
+                raise TypeError("frames and seconds must be numbers")
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise ValueError(f"'{path}', line {number}, is damaged: repair or delete the line") from error
         rows.append(row)
@@ -137,7 +137,7 @@ def draw_curve(rows: list[Row], path: Path, title: str, scores: Sequence[str] = 
         rows: The lines of the curve.
         path: The file.
         title: Its title.
-        scores: The names of the measures; see ``main_measures``. SoftSPL is drawn beside SPL.
+        scores: The names of the measures; see ``main_measures``. SoftSPL is drawn with SPL.
     """
     from matplotlib.figure import Figure
 
@@ -251,7 +251,7 @@ def _on_common_axis(group: Sequence[Curve]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _settings(folder: Path) -> str:
-    """Return the settings of a run without its seed as a text; those of a run without a file are its own."""
+    """Return the settings of a run without its seed as a string; those of a run without a file are its own."""
     try:
         stored: dict[str, Any] = json.loads((folder / FILE).read_text(encoding="utf-8"))["settings"]
         stored.pop("seed")

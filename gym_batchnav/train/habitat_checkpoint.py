@@ -1,7 +1,7 @@
 """Habitat's public DD-PPO checkpoints (ResNet50 + LSTM512) as policies.
 
 Names, shapes and preprocessing are those of Habitat-Lab: PointNavResNetPolicy in
-habitat_baselines/rl/ddppo/policy/resnet_policy.py with resnet.py and running_mean_and_var.py beside it, and
+habitat_baselines/rl/ddppo/policy/resnet_policy.py with resnet.py and running_mean_and_var.py in its folder, and
 habitat_baselines/rl/models/rnn_state_encoder.py. The agents were trained in the world of
 configs/tasks/pointnav_gibson.yaml (Wijmans et al., ICLR 2020), here the protocol ``"pointnav-gibson-2019"``.
 """
@@ -34,7 +34,7 @@ SAFE_TORCH = "2.6"  # earlier versions run code from pickles even with weights_o
 MAX_BYTES = 256 * 2**20
 MAX_RECORDS = 10_000  # entries of a zip archive
 MAX_OPCODES = 1_000_000  # of the pickles in a file; a network of 300 tensors has about 10,000
-MAX_SHOWN = 200  # characters of a text of the file in an error
+MAX_SHOWN = 200  # characters of a string of the file in an error
 ZIP_START = b"PK\x03\x04"
 LEGACY_START = bytes.fromhex("80028a0a6cfc9c46f9206aa850192e")  # torch's number for files before version 1.6, pickled
 LEGACY_PICKLES = 5  # number, protocol, system, object, keys of storages
@@ -207,7 +207,7 @@ def _renamed(weights: dict[str, Tensor], policy: Policy) -> dict[str, Tensor]:
         policy: A policy of the same network; its tensors count by name and shape alone.
 
     Raises:
-        ValueError: A tensor is missing, or has another shape or values that are no finite numbers; or one is left over.
+        ValueError: A tensor is missing, or has another shape or values that are not finite; or one is left over.
     """
     left = dict(weights)
     if not any(name.startswith(MOMENTS) for name in left):  # Habitat normalises depth nowhere, and RGB if asked to

@@ -422,7 +422,7 @@ def _pictures(kind: str, space: gymnasium.spaces.Dict) -> tuple[tuple[str, ...],
     for name in goals:
         if space[name].shape != (height, width, 3):
             raise ValueError(
-                f"policy {kind!r} cannot read {name!r} of shape {space[name].shape} beside images of {width}x{height} "
+                f"policy {kind!r} cannot read {name!r} of shape {space[name].shape} with images of {width}x{height} "
                 "pixels: pass the agents' camera to the task too, such as task=ImageNav(camera=camera)"
             )
     return (*sensors, *goals), height, width

@@ -310,7 +310,7 @@ def take_weights(policy: Policy, config: RunConfig) -> None:
 
     Raises:
         ValueError: The policy of the file is of another kind, reads other sensors, or images of another size.
-        FileNotFoundError: There is no such file.
+        FileNotFoundError: The file does not exist.
     """
     file = str(config.init)
     loaded, about = load_policy(agent_file(file) or Path(file))

@@ -184,7 +184,7 @@ def test_instructions_say_where_the_goal_is(episodes, heading, words):
     one.heading[0] = heading
     assert f"2.0 m away, {words}" in instruction(one, "PointNav")
     object.__setattr__(one, "category", "armchair")
-    assert instruction(one, "ObjectNav") == "Find an armchair and stop beside it."
+    assert instruction(one, "ObjectNav") == "Find an armchair and stop next to it."
     object.__setattr__(one, "category", "")
     one.goal[0] = np.nan
     assert instruction(one, "Explore") == "Carry out the task Explore."

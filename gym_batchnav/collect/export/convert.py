@@ -20,7 +20,7 @@ TARGETS = ("lerobot", "minari", "rrd")
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What was converted.
+    """Counts of what was converted.
 
     Attributes:
         folder: Folder of the result.

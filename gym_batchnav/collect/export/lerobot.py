@@ -41,7 +41,7 @@ def write(folder: Path, info: DatasetInfo, episodes: Iterator[Episode], about: M
         from lerobot.datasets.lerobot_dataset import LeRobotDataset
     except ImportError as error:
         raise MissingExtraError(
-            f"lerobot is not installed ({error}); it needs Python 3.12 and an environment of its own: "
+            f"lerobot is not installed ({error}); it needs Python 3.12 and a separate environment: "
             'pip install "lerobot[dataset]>=0.6.1" "gym-batchnav[collect]"', name=error.name
         ) from error  # fmt: skip
     fps = max(1, round(1 / info.step_seconds))
@@ -136,7 +136,7 @@ def instruction(episode: Episode, task: str) -> str:
     if episode.category:
         category = episode.category.replace("_", " ")
         article = "an" if category[0].lower() in "aeiou" else "a"
-        return f"Find {article} {category} and stop beside it."
+        return f"Find {article} {category} and stop next to it."
     goal, start = episode.goal[0].astype(np.float64), episode.position[0].astype(np.float64)
     if np.isfinite(goal).all() and math.isfinite(episode.start_distance):
         offset = goal - start

@@ -110,7 +110,7 @@ def _meeting(layout: RoomLayout) -> None:
 
 
 def _openplan(layout: RoomLayout) -> None:
-    """Place rows of desks back to back, some with screens between or beside them."""
+    """Place rows of desks back to back, some with screens between or next to them."""
     rng = layout.rng
     turned = bool(rng.random() < 0.5)
     length = int(rng.integers(1, 4))  # desks in a row

@@ -129,7 +129,7 @@ class Ray:
 
 @wp.struct
 class Hit:
-    """Where a ray hits a triangle."""
+    """A hit of a ray on a triangle."""
 
     face: wp.int32  # -1 for none
     length: wp.float32  # in lengths of the ray's direction

@@ -386,7 +386,7 @@ def _local_matrix(node: Mapping[str, Any]) -> np.ndarray:
 
 
 def _rotation(x: float, y: float, z: float, w: float) -> np.ndarray:
-    """Return the matrix [3, 3] float64 of a quaternion of any length; one of length 0 is no rotation."""
+    """Return the matrix [3, 3] float64 of a quaternion of any length; length 0 gives the identity."""
     return rotation_matrix(w, x, y, z) if x or y or z or w else np.eye(3)
 
 

@@ -183,7 +183,7 @@ class _Dataset:
         names = None if mesh is None or descriptor is None else SemanticFiles(mesh, descriptor)
         scene = self._asset(handle, attributes, semantics=names is None)
         asset = self._named_file(handle, attributes.get("render_asset")) or handle
-        scene = replace(scene, metadata={**scene.metadata, "stage": asset})  # the file beside which annotations may lie
+        scene = replace(scene, metadata={**scene.metadata, "stage": asset})  # annotations may lie next to this file
         if names is not None:
             rotation, factors = semantic_frame(attributes)
             scene = annotate(scene, self._files, names, lambda vertices: vertices @ rotation.T * factors)
@@ -267,7 +267,7 @@ class _Dataset:
         return Placed(template.asset, matrix, replace(template.whole, solid=solid))
 
     def _asset(self, handle: str, attributes: Mapping[str, Any], semantics: bool = False) -> Scene:
-        """Load the asset of a stage or object, in metres with y up, optionally with annotations beside it."""
+        """Load the asset of a stage or object, in metres with y up, optionally with the annotations next to it."""
         path = self._named_file(handle, attributes.get("render_asset")) or handle
         rotation, factors = asset_frame(attributes)
         # The loader applies up and scale if it can, since it compares the asset's navmesh with the result.

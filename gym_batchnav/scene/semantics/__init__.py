@@ -1,1 +1,1 @@
-"""Semantic annotations beside scans: the objects that they list, and the triangles that belong to each."""
+"""Semantic annotations of scans: the objects that they list, and the triangles that belong to each."""

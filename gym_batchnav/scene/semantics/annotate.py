@@ -47,7 +47,7 @@ def semantic_names(path: str) -> tuple[SemanticFiles, ...]:
 
 
 def semantics_beside(path: Path) -> SemanticFiles | None:
-    """Return the annotations beside a scene's file; None if there are none."""
+    """Return the annotations next to a scene's file; None if there are none."""
     return next((one for one in semantic_names(path.name) if all((path.parent / name).is_file() for name in one)), None)
 
 
