@@ -46,7 +46,7 @@ class Row:
     figure: float | None  # None: not measured
     bar: float
     calibration: float  # Mop/s
-    at_most: bool = False  # the figure shall be at most, not at least, the bar
+    at_most: bool = False  # the figure must be at most the bar, not at least
     note: str = ""
 
     @property

@@ -14,9 +14,9 @@ from gym_batchnav.geometry import Camera, CameraPlaces, camera_views
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.navmesh.agents import NavMeshAgents
 from gym_batchnav.noise.api import SensorNoise
-from gym_batchnav.render.api import SENSOR_FORMATS, Renderer, Target, make_renderer
+from gym_batchnav.render.api import SENSOR_FORMATS, Renderer, check_opengl, make_renderer, needs_ray_table
 from gym_batchnav.render.bodies import BodyViews
-from gym_batchnav.render.checks import check_opengl, needs_ray_table
+from gym_batchnav.render.target import Target
 from gym_batchnav.scene.categories import SemanticIds
 from gym_batchnav.state import AgentState, copy_of, rows_of
 from gym_batchnav.worlds.views import WorldViews

@@ -31,8 +31,7 @@ from gym_batchnav.evaluation.records import (
 from gym_batchnav.geometry import Camera
 from gym_batchnav.navmesh.mesh import NavMeshSettings
 from gym_batchnav.navmesh.record import GEODESICS
-from gym_batchnav.render.api import SENSOR_FORMATS
-from gym_batchnav.render.checks import check_sensors
+from gym_batchnav.render.api import SENSOR_FORMATS, check_sensors
 from gym_batchnav.system.nested import flattened
 from gym_batchnav.system.numbers import check_counts, check_positive
 from gym_batchnav.task.api import Task

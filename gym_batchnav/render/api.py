@@ -11,18 +11,20 @@ import importlib.util
 import re
 import sys
 import warnings
-from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.library import SceneLibrary
-from gym_batchnav.render.bodies import BodyViews
 from gym_batchnav.scene.categories import SemanticIds
 from gym_batchnav.system.extras import install_command
+from gym_batchnav.system.process import Claim
+
+if TYPE_CHECKING:
+    from gym_batchnav.render.target import Target
 
 RENDERERS = ("auto", "warp", "opengl", "embree")
 # Type and number of channels of each sensor's pixels.
@@ -39,8 +41,6 @@ INSTALL_WARP = install_command("warp")
 INSTALL_NVIDIA_GL = "install NVIDIA's OpenGL (libnvidia-gl; in a container NVIDIA_DRIVER_CAPABILITIES=all)"
 NVIDIA_DRIVER_FILE = Path("/proc/driver/nvidia/version")  # of the kernel's driver, on Linux
 
-Batch = TypeVar("Batch")
-
 
 def opengl_remedy() -> str:
     """Return what to do on this system where OpenGL 4.3 is missing, as an imperative."""
@@ -51,65 +51,20 @@ def opengl_remedy() -> str:
     return "install a driver (Debian: apt-get install libegl1 libgl1-mesa-dri), or choose renderer='embree'"
 
 
-class Target(Protocol):
-    """A render target: one caller draws up to ``num_views`` views at a time through one camera.
-
-    A batch is in flight between its ``begin`` and its ``finish``. Two batches may be in flight at once (one if
-    ``buffers`` is 1), so that batch t is read while batch t + 1 is drawn: begin(t), begin(t + 1), finish() returns t,
-    begin(t + 2), ... Images are kept in a ring of ``buffers`` sets: begin(t + ``buffers``) overwrites those of batch t.
-    """
-
-    num_views: int
-
-    def render(self, slots: np.ndarray, views: np.ndarray, bodies: BodyViews | None = None) -> dict[str, Any]:
-        """Draw every view: ``begin``, then ``finish``.
-
-        Args:
-            slots: [n] int, the slot whose scene each view shows; n is at most ``num_views``.
-            views: [n, 4, 4] float32, world-to-camera, rigid.
-            bodies: Moving bodies to draw over the scenes; None for none.
-
-        Returns:
-            One array per sensor, [n, H, W, channels]; see ``SENSOR_FORMATS``. With ``device="cuda"`` they are torch
-            tensors on that device, which ``close`` invalidates.
-
-        Raises:
-            ValueError: If a view is not rigid, or as ``begin`` does.
-            RuntimeError: If a batch is in flight, or as ``begin`` and ``finish`` do.
-        """
-
-    def begin(self, slots: np.ndarray, views: np.ndarray, bodies: BodyViews | None = None) -> None:
-        """Start drawing: the first half of ``render``.
-
-        Views are not checked to be rigid, because a step computes them itself. Other views give meaningless images, but
-        no unsafe access.
-
-        Raises:
-            ValueError: If a shape, type or slot is wrong, or a slot is empty; no batch is then begun.
-            RuntimeError: If ``finish`` must be called first, the target or its renderer is closed, the process was
-                forked, or another thread uses the renderer.
-        """
-
-    def finish(self) -> dict[str, Any]:
-        """Wait for the images of the oldest batch in flight and return them: the second half of ``render``.
-
-        Raises:
-            RuntimeError: If no batch is in flight, the target or its renderer is closed, the process was forked,
-                another thread uses the renderer, or the device failed.
-        """
-
-    def close(self) -> None:
-        """Release the target; idempotent."""
-
-
 class Renderer(Protocol):
     """A renderer of one library's scenes.
 
     Attributes:
+        library: The scenes.
+        bodies: The shapes of moving bodies, one per slot; None for none.
         semantic_ids: What the sensor ``"semantic"`` of all its targets draws.
+        claim: The claim of the thread that uses it.
     """
 
+    library: SceneLibrary
+    bodies: SceneLibrary | None
     semantic_ids: SemanticIds
+    claim: Claim
 
     @property
     def name(self) -> str:
@@ -131,7 +86,24 @@ class Renderer(Protocol):
         device: str = "cpu",
         buffers: int = 2,
     ) -> Target:
-        """Make a target for up to ``num_views`` views at a time; ``device`` is one of ``DEVICES``."""
+        """Make a target for up to ``num_views`` views at a time.
+
+        Args:
+            camera: The camera of every view.
+            sensors: Any of ``SENSORS``; ray tracers also draw the others of ``SENSOR_FORMATS``.
+            num_views: The largest number of views.
+            device: Device of the pictures: ``"cpu"`` for NumPy arrays, or with Warp ``"cuda"`` for torch tensors that
+                stay on the NVIDIA device.
+            buffers: Number of sets of pictures that take turns as results.
+
+        Raises:
+            ValueError: If a sensor, a number or the device is wrong, or only ray tracers draw the camera's lens or a
+                sensor.
+            RuntimeError: If the renderer is closed, or ``device="cuda"`` and Warp finds no NVIDIA device.
+        """
+
+    def check_open(self) -> None:
+        """Raise RuntimeError if the renderer is closed."""
 
     def close(self) -> None:
         """Release every scene and target; idempotent."""
@@ -327,53 +299,38 @@ def is_software(device: str) -> bool:
     return any(word in device.lower() for word in ("llvmpipe", "softpipe", "swrast", "software", "swiftshader"))
 
 
+def check_sensors(sensors: Sequence[str]) -> None:
+    """Raise ValueError unless ``sensors`` has one or more names of sensors, each once."""
+    known = set(SENSOR_FORMATS)
+    if not sensors or isinstance(sensors, str) or set(sensors) - known or len(set(sensors)) < len(sensors):
+        raise ValueError(f"sensors={sensors!r}: pass a tuple of one or more of {', '.join(map(repr, SENSOR_FORMATS))}")
+
+
+def needs_ray_table(camera: Camera, sensors: Sequence[str]) -> bool:
+    """Return whether only a renderer that traces rays can draw what a camera records."""
+    return camera.lens is not None or not set(sensors) <= set(SENSORS)
+
+
+def ray_table_bytes(camera: Camera) -> tuple[int, int]:
+    """Return the main memory that a camera's table of rays takes, in bytes, and that its computation takes besides.
+
+    A ray has six float32, and a packet of 16 rays six more. The computation takes at least this much.
+    """
+    pixels = camera.width * camera.height
+    return 24 * pixels + 24 * pixels // 16, (96 if camera.lens is None else 238) * pixels
+
+
+def check_opengl(camera: Camera, sensors: Sequence[str]) -> None:
+    """Raise ValueError, naming lens or sensor, if OpenGL cannot draw what a camera records."""
+    if camera.lens is not None:
+        raise ValueError(f"OpenGL draws pinhole cameras only, not lens={camera.lens}: pass renderer='embree'")
+    others = [sensor for sensor in sensors if sensor not in SENSORS]
+    if others:
+        raise ValueError(f"OpenGL draws {', '.join(map(repr, SENSORS))}, not {others[0]!r}: pass renderer='embree'")
+
+
 def empty_pictures(camera: Camera, sensors: Sequence[str], num_views: int) -> dict[str, np.ndarray]:
     """Return one array per sensor for the pictures of ``num_views`` views; their contents are undefined."""
     shape = (num_views, camera.height, camera.width)
     formats = {sensor: SENSOR_FORMATS[sensor] for sensor in sensors}
     return {sensor: np.empty((*shape, channels), dtype) for sensor, (dtype, channels) in formats.items()}
-
-
-def most_in_flight(buffers: int) -> int:
-    """Return the number of batches that may be in flight on a target with ``buffers`` sets of images."""
-    return min(2, buffers)
-
-
-class InFlight(Generic[Batch]):
-    """The batches of a target that have begun but not finished.
-
-    Args:
-        buffers: Number of sets of images of the target.
-    """
-
-    def __init__(self, buffers: int) -> None:
-        self._limit = most_in_flight(buffers)
-        self._batches: deque[Batch] = deque()
-
-    def check_idle(self, action: str) -> None:
-        """Raise RuntimeError if a batch is in flight."""
-        if self._batches:
-            raise RuntimeError(f"{action} while a batch is in flight: call finish first")
-
-    def check_space(self) -> None:
-        """Raise RuntimeError unless another batch may begin."""
-        if len(self._batches) >= self._limit:
-            raise RuntimeError(f"begin with {len(self._batches)} in flight: call finish before the next begin")
-
-    def add(self, batch: Batch) -> None:
-        """Add a batch that has begun."""
-        self._batches.append(batch)
-
-    def check_begun(self) -> None:
-        """Raise RuntimeError unless a batch is in flight."""
-        if not self._batches:
-            raise RuntimeError("finish without begin: call begin(slots, views) first")
-
-    def take(self) -> Batch:
-        """Remove the oldest batch and return it; see ``check_begun``."""
-        self.check_begun()
-        return self._batches.popleft()
-
-    def clear(self) -> None:
-        """Remove all batches."""
-        self._batches.clear()

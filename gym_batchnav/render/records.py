@@ -117,7 +117,7 @@ def build_surface(scene: Scene, size: int) -> Surface:
     if scene.colors is not None:
         triangles["color"] = scene.colors[scene.triangles]
     triangles["material"] = scene.triangle_material
-    return Surface(triangles, _material_records(scene), build_texture_pool(scene, size))
+    return Surface(triangles, material_records(scene), build_texture_pool(scene, size))
 
 
 def _aligned(count: int, record: np.dtype) -> np.ndarray:
@@ -204,7 +204,7 @@ def _bounded(gradient: float) -> float:
     return min(max(gradient, -1e9), 1e9) if gradient == gradient else 0.0
 
 
-def _material_records(scene: Scene) -> np.ndarray:
+def material_records(scene: Scene) -> np.ndarray:
     """Return the records [M] MATERIAL_RECORD of a scene's materials, or of one if it has none: misses read it."""
     materials = scene.materials
     if not len(materials):

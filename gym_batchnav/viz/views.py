@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gym_batchnav.geometry import Camera
-from gym_batchnav.render.api import Renderer, Target
+from gym_batchnav.render.api import Renderer
+from gym_batchnav.render.target import Target
 from gym_batchnav.viz.sheets import sensor_picture
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ MOST_IN_DEMO = 60
 # The branches of the first few are compiled for what is drawn; the next two also take a flag that is a constant, and
 # the keys of a heap have three types.
 COMPILED_TWICE = {
-    *("draw", "_draw_band", "_add_bodies", "draw_rays", "_add_body", "interleave"),
+    *("draw", "_draw_band", "_add_bodies", "_start", "_aim", "find_texels", "interleave"),
     *("_is_diagonal", "try_step", "rise", "pop"),
 }
 # The first measures, and the second belongs to the other renderer.

@@ -14,8 +14,8 @@ from gym_batchnav.geometry import look_at, view_matrices
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.render import api, make_renderer
 from gym_batchnav.render.api import RENDERERS, check_device, find_renderer, is_software
-from gym_batchnav.render.checks import check_rigid, check_slots, check_target
 from gym_batchnav.render.optics import light_directions
+from gym_batchnav.render.target import check_rigid
 
 
 def small_library() -> SceneLibrary:
@@ -135,41 +135,6 @@ def test_views_that_are_not_rigid_are_refused_by_number(how):
     spoil(views, how)
     with pytest.raises(ValueError, match=r"views\[3\]"):
         check_rigid(views)
-
-
-@pytest.mark.parametrize(
-    ("slots", "message"),
-    [
-        (np.array([0, 2]), r"slots\[1\] = 2.*slots 0 to 1"),
-        (np.array([-1, 0]), r"slots\[0\] = -1"),
-        (np.zeros(3, np.int32), r"slots are int32 \(3,\)"),
-        (np.zeros(2, np.float32), "slots are float32"),
-    ],
-)
-def test_wrong_slots_are_refused_by_name(slots, message):
-    views = view_matrices(np.zeros((2, 3), np.float32), np.zeros(2, np.float32), 1.25)
-    with pytest.raises(ValueError, match=message):
-        check_slots(slots, views, 2, 2)
-
-
-@pytest.mark.parametrize(("count", "columns", "dtype"), [(0, 4, "f4"), (3, 4, "f4"), (2, 3, "f4"), (2, 4, "i4")])
-def test_wrong_shapes_and_types_of_views_are_refused(count, columns, dtype):
-    views = view_matrices(np.zeros((count, 3), np.float32), np.zeros(count, np.float32), 1.25)
-    with pytest.raises(ValueError, match="views are"):
-        check_slots(np.zeros(count, np.int32), views[:, :columns].astype(dtype), 2, 2)
-
-
-@pytest.mark.parametrize("sensors", [(), ("depth", "depth"), ("color",), "rgb"])
-def test_sensors_that_do_not_exist_are_refused(sensors):
-    with pytest.raises(ValueError, match="'depth', 'rgb', 'semantic'"):
-        check_target(sensors, 1, 1)
-
-
-def test_counts_below_one_are_refused():
-    with pytest.raises(ValueError, match="num_views=0"):
-        check_target(("depth",), 0, 2)
-    with pytest.raises(ValueError, match="buffers=0"):
-        check_target(("depth",), 1, 0)
 
 
 @pytest.mark.parametrize(

@@ -130,10 +130,9 @@ def test_views_follow_bodies_that_move_and_change_their_shapes():
         ({"object_id": np.array([1])}, "bodies.object_id is int64"),
     ],
 )
-@pytest.mark.parametrize("renderer", RENDERERS)
-def test_bodies_that_kernels_cannot_read_are_refused(renderer, change, message):
+def test_bodies_that_kernels_cannot_read_are_refused(change, message):
     fields = {"view": np.array([0]), "slot": np.array([0]), "pose": pose(0, 0, 0)[None]}
     bodies = BodyViews(**{**fields, "object_id": np.array([1], np.int32), **change})
     views = np.repeat(look_at(np.array([-2.0, 1.0, 2.0]), np.array([-2.0, 1.0, 0.0]))[None], 2, axis=0)
     with pytest.raises(ValueError, match=message):
-        draw(renderer, [box_room()], Camera(8, 8), views, bodies)
+        draw("embree", [box_room()], Camera(8, 8), views, bodies)

@@ -1,4 +1,4 @@
-"""Embree's renderer at constant memory: many pictures, scenes that come and go, renderers made and closed."""
+"""Renderers at constant memory: many pictures, scenes that come and go, renderers made and closed."""
 
 import gc
 import subprocess
@@ -14,6 +14,7 @@ from rays import AHEAD
 
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.library import SceneLibrary
+from gym_batchnav.render.api import make_renderer
 from gym_batchnav.render.embree.renderer import EmbreeRenderer
 
 SMALL = Camera(8, 8)
@@ -48,18 +49,24 @@ def growth(work, rounds: int, warm_up: int) -> int:
     return PARTS * int(np.diff(held).min())
 
 
+@pytest.fixture(params=["embree", pytest.param("opengl", marks=pytest.mark.opengl)])
+def name(request) -> str:
+    """Name of the renderer."""
+    return request.param
+
+
 @pytest.mark.slow
-def test_ten_thousand_pictures():
-    renderer = EmbreeRenderer(SceneLibrary.from_scenes([scene(2)]))
+def test_ten_thousand_pictures(name):
+    renderer = make_renderer(name, SceneLibrary.from_scenes([scene(2)]))
     target = renderer.target(SMALL, SENSORS)
     slots = np.zeros(1, np.int32)
     assert growth(lambda: target.render(slots, AHEAD), 10_000, 200) < ALLOWED
     renderer.close()
 
 
-def test_two_hundred_scenes_through_one_slot():
+def test_a_hundred_scenes_through_one_slot(name):
     library = SceneLibrary.from_scenes([scene(2), scene(3)])
-    renderer = EmbreeRenderer(library)
+    renderer = make_renderer(name, library)
     targets = [renderer.target(SMALL, SENSORS), renderer.target(SMALL, ("depth",))]
     slots = np.ones(1, np.int32)
     distances = iter(range(1000))
@@ -69,7 +76,7 @@ def test_two_hundred_scenes_through_one_slot():
         for target in targets:
             target.render(slots, AHEAD)
 
-    assert growth(swap, 200, 20) < ALLOWED
+    assert growth(swap, 100, 20) < ALLOWED
     renderer.close()
 
 
@@ -89,11 +96,11 @@ def test_a_begin_of_any_target_frees_what_has_left(empty):
     renderer.close()
 
 
-def test_fifty_rounds_of_making_and_closing():
+def test_fifty_rounds_of_making_and_closing(name):
     library = SceneLibrary.from_scenes([scene(2)])
 
     def round_() -> None:
-        renderer = EmbreeRenderer(library)
+        renderer = make_renderer(name, library)
         target = renderer.target(SMALL, SENSORS, num_views=16)
         target.render(np.zeros(1, np.int32), AHEAD)
         target.close()

@@ -1,5 +1,6 @@
 """All renderers against closed forms, from any pose: planes, boxes, a sphere, and a checkerboard in perspective."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -8,13 +9,15 @@ import rooms
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from quads import Quad, checkerboard, scene_of, views_at, wall
-from rays import AHEAD, pixel_rays
+from rays import AHEAD, pixel_rays, to_srgb
 
 from gym_batchnav.geometry import Camera, look_at
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.render.api import make_renderer
 
 CAMERA = Camera(48, 40, hfov_deg=80, normalize_depth=False, max_depth=100, lit=False)
+BARE = Camera(normalize_depth=False, max_depth=100, lit=False)
+LIT = Camera()
 ROOM = np.array([-4.0, 0.0, -3.0]), np.array([4.0, 2.6, 3.0])
 CRATE = np.array([-0.5, -0.3, -0.8]), np.array([0.5, 0.3, 0.8])
 CELLS = np.indices((4, 4)).sum(axis=0) % 2 == 0  # white ones, rows from the top
@@ -92,11 +95,17 @@ SCENES = {
 
 
 @pytest.fixture(scope="module", params=["embree", "warp", pytest.param("opengl", marks=pytest.mark.opengl)])
-def draw(request):
-    """Draws one view of a scene with one of the renderers."""
+def name(request) -> str:
+    """Name of the renderer."""
     if request.param == "warp":
         pytest.importorskip("warp")
-    renderer = make_renderer(request.param, SceneLibrary.from_scenes([make() for make in SCENES.values()]))
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def draw(name):
+    """Draws one view of a scene with one of the renderers."""
+    renderer = make_renderer(name, SceneLibrary.from_scenes([make() for make in SCENES.values()]))
     target = renderer.target(CAMERA, ("depth", "rgb"))
 
     def draw_one(name, view):
@@ -105,6 +114,20 @@ def draw(request):
 
     yield draw_one
     renderer.close()
+
+
+@pytest.fixture
+def look(name):
+    """Draws what lies straight ahead, with one of the renderers."""
+
+    def draw_ahead(*quads, camera=BARE, sensors=("depth", "rgb", "semantic")):
+        renderer = make_renderer(name, SceneLibrary.from_scenes([scene_of(*quads)]))
+        images = renderer.target(camera, sensors).render(np.zeros(1, int), AHEAD)
+        images = {sensor: picture[0].copy() for sensor, picture in images.items()}
+        renderer.close()
+        return images
+
+    return draw_ahead
 
 
 def assert_depth(depth, truth, where=True):
@@ -216,3 +239,91 @@ def test_a_view_of_nothing_shows_nothing_of_the_view_before(draw):
     nothing = draw("sheets", np.diag([-1, 1, -1, 1]).astype(np.float32))
     assert something["rgb"].any() and (something["depth"] < 100).all()
     assert not nothing["rgb"].any() and (nothing["depth"] == 100).all()
+
+
+# Surfaces
+
+
+@pytest.mark.parametrize("sensors", [("depth",), ("depth", "rgb")], ids="-".join)
+def test_near_is_a_plane(look, sensors):
+    # The corner of the nearer wall is 0.84 m away along its ray, but 0.49 m along the axis.
+    for distance, expected in ((0.49, 3), (0.51, 0.51)):
+        depth = look(wall(distance), wall(3), camera=dataclasses.replace(BARE, near=0.5), sensors=sensors)["depth"]
+        np.testing.assert_allclose(depth, expected, rtol=1e-5)
+
+
+def test_light_falls_from_head_and_sky_onto_both_sides(look):
+    slanted = 0.65 + 0.35 * np.sqrt(0.5)
+    behind = Quad((50, -50, -2), (-100, 0, 0), (0, 100, 0))
+    floor = Quad((-90, -1, 90), (180, 0, 0), (0, 0, -180))
+    ceiling = Quad((-90, 1, -90), (180, 0, 0), (0, 0, 180))
+    for quad, rows, light in (
+        (wall(2), slice(64), slanted), (behind, slice(64), slanted), (floor, slice(40, 64), slanted),
+        (ceiling, slice(24), 0.65),
+    ):  # fmt: skip
+        assert np.abs(look(quad, camera=LIT)["rgb"][rows] - to_srgb(light)).max() <= 1
+
+
+def test_colours_are_linear_inside_and_srgb_outside(look):
+    grey = np.full((4, 4, 4), 128, np.uint8)
+    assert np.abs(look(wall(2, texture=grey))["rgb"].astype(int) - 128).max() <= 1
+    factor = look(wall(2, base_color=(0.5, 0.25, 0, 1)))["rgb"][30, 30]
+    assert np.abs(factor.astype(int) - [188, 137, 0]).max() <= 1
+    vertex = look(wall(2, colors=[(64, 128, 255, 255)] * 4))["rgb"][30, 30]
+    assert np.abs(vertex.astype(int) - [137, 188, 255]).max() <= 1
+
+
+def test_a_far_checkerboard_is_even_grey(look):
+    rgb = look(wall(40, texture=checkerboard(64), repeats=(50, 50)))["rgb"]
+    assert np.abs(rgb.astype(int) - 188).max() <= 1  # half of the light, not half of the byte
+
+
+@pytest.mark.parametrize("sensors", [("depth",), ("semantic", "depth"), ("depth", "rgb", "semantic")], ids="-".join)
+def test_rays_go_on_behind_transparent_texels(look, sensors):
+    texture = checkerboard(2)
+    texture[..., 3] = texture[..., 0]  # its black cells are holes
+    layers = [wall(1 + k, half=1 + k, texture=texture, masked=True) for k in range(3)]
+    seen = look(*layers, wall(5), sensors=sensors)
+    depth = seen["depth"][..., 0]
+    assert np.allclose(depth[8:24, 8:24], 1) and np.allclose(depth[40:56, 40:56], 1)
+    assert np.allclose(depth[8:24, 40:56], 5) and np.allclose(depth[40:56, 8:24], 5), "behind all three layers"
+    if "semantic" in sensors:
+        assert (seen["semantic"][8:24, 8:24] == 1).all() and (seen["semantic"][8:24, 40:56] == 4).all()
+    if "rgb" in sensors:
+        assert (seen["rgb"][8:24, 8:24] == 255).all(), "the white cells"
+        assert (seen["rgb"][8:24, 40:56] == 255).all(), "the white wall shows through the holes"
+
+
+@pytest.mark.parametrize(
+    ("keywords", "seen"),
+    [
+        ({"base_color": (1, 1, 1, 0.4)}, False),
+        ({"base_color": (1, 1, 1, 0.6)}, True),
+        ({"colors": [[255, 255, 255, 100]] * 4}, False),
+        ({"colors": [[255, 255, 255, 150]] * 4}, True),
+        ({"colors": [[255, 255, 255, 150]] * 4, "base_color": (1, 1, 1, 0.8)}, False),
+    ],
+)
+def test_alpha_is_the_product_of_factor_and_vertex_colour(look, keywords, seen):
+    near = wall(1, masked=True, **keywords)
+    assert (look(near, wall(2))["semantic"] == (1 if seen else 2)).all()
+    # An opaque material ignores its alpha.
+    assert (look(dataclasses.replace(near, masked=False), wall(2), sensors=("semantic",))["semantic"] == 1).all()
+
+
+def test_alpha_of_distant_foliage_is_filtered(look):
+    # Far away half-transparent leaves average to alpha 0.62 everywhere: no noise of single texels.
+    texture = checkerboard(2)
+    texture[..., 3] = np.where(texture[..., 0] > 0, 255, 60)
+    leaves = wall(40, half=100, texture=texture, repeats=(2000, 2000), masked=True)
+    assert (look(leaves, wall(60, half=200))["semantic"] == 1).all()
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e30])
+def test_absurd_texture_coordinates_are_survived(name, value):
+    scene = scene_of(wall(2, texture=checkerboard(4)))
+    scene.uvs[0] = value
+    renderer = make_renderer(name, SceneLibrary.from_scenes([scene]))
+    rgb = renderer.target(BARE, ("rgb",)).render(np.zeros(1, int), AHEAD)["rgb"]
+    assert rgb.shape == (1, 64, 64, 3) and rgb.any()
+    renderer.close()

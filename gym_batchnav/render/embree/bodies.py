@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from gym_batchnav.render.embree.packet import DIRECTION, FAR, HIT, NORMAL, NOTHING, ORIGIN, SHOWN
+from gym_batchnav.render.embree.packet import DIRECTION, FAR, HIT, NORMAL, NOTHING, ORIGIN, SHOWN_RGB
 from gym_batchnav.render.optics import Optics
 from gym_batchnav.system.jit import INNER, SMALL, to_int64
 
@@ -27,16 +27,20 @@ class Bodies(NamedTuple):
 
 
 @njit(**INNER)
-def pixels_of_body(view: np.ndarray, pose: np.ndarray, sphere: np.ndarray, optics: Optics, pixels: np.ndarray) -> None:
+def pixels_of_body(
+    view: np.ndarray, pose: np.ndarray, sphere: np.ndarray, optics: Optics, is_pinhole: bool, pixels: np.ndarray
+) -> None:
     """Write a rectangle of pixels that contains a body: first column, first row, end of columns, end of rows.
 
-    It is empty if the body is behind the camera, and the whole picture if the camera may be inside the sphere.
+    It is empty if the body is behind the camera, and the whole picture if the camera is not a pinhole or may be inside
+    the sphere.
 
     Args:
         view: [4, 4] float32, world-to-camera.
         pose: [4, 4] float32, body to world.
         sphere: [4] float32.
-        optics: A pinhole camera.
+        optics: The camera.
+        is_pinhole: Whether it has an image plane.
         pixels: [4] int64, written.
     """
     world = np.empty(3, np.float32)
@@ -47,10 +51,10 @@ def pixels_of_body(view: np.ndarray, pose: np.ndarray, sphere: np.ndarray, optic
     radius = sphere[3]
     ahead = -local[2]
     pixels[:] = 0
-    if ahead + radius <= optics.near:
+    if is_pinhole and ahead + radius <= optics.near:
         return
     nearest = ahead - radius
-    if nearest <= np.float32(0.01):
+    if not is_pinhole or nearest <= np.float32(0.01):
         pixels[2] = optics.width
         pixels[3] = optics.height
         return
@@ -77,7 +81,7 @@ def center_of_body(pose: np.ndarray, sphere: np.ndarray, out: np.ndarray) -> Non
 
 
 @njit(**INNER)
-def may_meet(floats: np.ndarray, center: np.ndarray, radius: np.float32) -> bool:
+def may_hit(floats: np.ndarray, center: np.ndarray, radius: np.float32) -> bool:
     """Return whether a ray of a packet, up to its hit, passes through a sphere.
 
     Args:
@@ -108,7 +112,7 @@ def may_meet(floats: np.ndarray, center: np.ndarray, radius: np.float32) -> bool
 def take_hits(
     packet: np.ndarray,
     floats: np.ndarray,
-    shown_by: np.ndarray,
+    body_ids: np.ndarray,
     of_body: np.ndarray,
     pose: np.ndarray,
     object_id: np.int32,
@@ -118,7 +122,7 @@ def take_hits(
     Args:
         packet: The packet as int32: hits, distances, normals and colours are replaced.
         floats: The packet as float32.
-        shown_by: [16] int32, written: the body's object id plus 1.
+        body_ids: [16] int32, written: the body's object id plus 1.
         of_body: The packet in the body's frame as int32.
         pose: [4, 4] float32, body to world.
         object_id: The body's.
@@ -129,11 +133,11 @@ def take_hits(
             continue
         floats[FAR + lane] = found[FAR + lane]
         packet[HIT + lane] = 0
-        shown_by[lane] = object_id + 1
+        body_ids[lane] = object_id + 1
         for k in range(3):
             turned = pose[k, 0] * found[NORMAL + lane] + pose[k, 1] * found[NORMAL + 16 + lane]
             floats[NORMAL + 16 * k + lane] = turned + pose[k, 2] * found[NORMAL + 32 + lane]
-            packet[SHOWN + 16 * k + lane] = of_body[SHOWN + 16 * k + lane]
+            packet[SHOWN_RGB + 16 * k + lane] = of_body[SHOWN_RGB + 16 * k + lane]
 
 
 @njit(**SMALL)

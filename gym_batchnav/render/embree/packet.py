@@ -14,6 +14,7 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
+from gym_batchnav.render import records
 from gym_batchnav.render.optics import Optics
 from gym_batchnav.system.jit import INNER, SMALL
 
@@ -80,21 +81,22 @@ PARALLEL = AXES + 6  # 1 if rays are parallel, as float32
 # Scratch, float32.
 RECORD = _rows.floats(12)  # the first words of the triangles' records, see records.py
 FACTOR = _rows.floats(3)  # RGB of the materials
-AT_U = _rows.floats()  # texture coordinates
-AT_V = _rows.floats()
-SHINE = _rows.floats()  # light
-WITHIN = _rows.floats(4)  # u and v between texels, on two mip levels
-COLOR = _rows.floats(3)  # RGB of the textures
+TEX_U = _rows.floats()  # texture coordinates
+TEX_V = _rows.floats()
+LIGHT = _rows.floats()  # light
+FRACTION = _rows.floats(4)  # position between texels along u and v, on two mip levels
 BLEND = _rows.floats()  # from the finer mip level, 0, to the coarser, 1
-SQUARE = _rows.floats()  # of the footprint's longer axis; declared last, since one loop reads its words as int32
+COLOR = _rows.floats(3)  # RGB of the textures
+FOOTPRINT = _rows.floats()  # square of its longer axis; declared last, since one loop reads its words as int32
 # Scratch, int32.
 LEVEL = _rows.integers()  # the finer of the two mip levels
 CORNERS = _rows.integers(3)  # RGBA bytes of the triangles' corners
+_MATERIAL = _rows.integers()  # rows
 TEXTURE = _rows.integers()
 WRAP_U = _rows.integers()
 WRAP_V = _rows.integers()
 TEXELS = _rows.integers(8)  # 2x2 texels of two mip levels: first their indices, then their RGBA bytes
-SHOWN = _rows.integers(3)  # RGB in steps of linear light
+SHOWN_RGB = _rows.integers(3)  # RGB in steps of linear light
 _WORDS = _rows.words
 
 NOTHING = np.int32(-1)
@@ -171,6 +173,66 @@ def _make_copy(words: int) -> Any:
     return intrinsic(copy)
 
 
+def _make_read(record_words: int, rows: dict[int, int]) -> Any:
+    """Return an intrinsic that reads words of sixteen records into rows of a packet.
+
+    Records are loaded as vectors of eight words, and eight of them are transposed in registers: vector loads of rows
+    that were stored word by word would wait for every single store.
+
+    Args:
+        record_words: The size of a record, a multiple of eight.
+        rows: The packet's row of every word to read; others are skipped.
+
+    Returns:
+        The intrinsic ``(packet, records, indices)``. All three are addresses: of the packet, of the records, and of
+        sixteen int32, the records' indices, none of which is negative.
+    """
+    low = ([0, 8, 1, 9, 4, 12, 5, 13], [0, 1, 8, 9, 4, 5, 12, 13], [0, 1, 2, 3, 8, 9, 10, 11])
+    high = ([2, 10, 3, 11, 6, 14, 7, 15], [2, 3, 10, 11, 6, 7, 14, 15], [4, 5, 6, 7, 12, 13, 14, 15])
+    order = (0, 2, 1, 3, 4, 6, 5, 7)  # the words of a block of eight in the order in which the merges leave them
+    word = ir.IntType(32)
+    vector = ir.VectorType(word, 8)
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        packet, records, indices = args
+
+        def at(address: Any, offset: Any, kind: Any) -> Any:
+            return builder.inttoptr(builder.add(address, offset), kind.as_pointer())
+
+        def byte(offset: int) -> Any:
+            return ir.Constant(packet.type, offset)
+
+        def merge(a: Any, b: Any, lanes: list[int]) -> Any:
+            return builder.shuffle_vector(a, b, ir.Constant(vector, lanes))
+
+        for half in (0, 8):
+            starts = []
+            for lane in range(half, half + 8):
+                index = builder.zext(builder.load(at(indices, byte(4 * lane), word), align=4), packet.type)
+                starts.append(builder.mul(index, byte(4 * record_words)))
+            for first in sorted({row // 8 * 8 for row in rows}):
+                v = [
+                    builder.load(at(records, builder.add(at_record, byte(4 * first)), vector), align=4)
+                    for at_record in starts
+                ]
+                for stage, apart in enumerate((1, 2, 4)):
+                    pairs = [(k, k + apart) for k in range(8) if not k & apart]
+                    merged = {}
+                    for a, b in pairs:
+                        merged[a] = merge(v[a], v[b], low[stage])
+                        merged[b] = merge(v[a], v[b], high[stage])
+                    v = [merged[k] for k in range(8)]
+                for k, column in zip(order, v, strict=True):
+                    if first + k in rows:
+                        builder.store(column, at(packet, byte(4 * (rows[first + k] + half)), vector), align=4)
+        return context.get_dummy_value()
+
+    def read(typing_context: Any, packet: Any, records: Any, indices: Any) -> Any:
+        return types.void(types.intp, types.intp, types.intp), generate
+
+    return intrinsic(read)
+
+
 def _type_intersect(typing_context: Any, function: Any, active: Any, tree: Any, packet: Any, arguments: Any) -> Any:
     """Call one of the rtcIntersect functions; all five arguments are addresses."""
     return types.void(*[types.intp] * 5), _call_intersect
@@ -182,6 +244,16 @@ _call: Any = intrinsic(_type_intersect)
 prefetch: Any = intrinsic(_type_prefetch)
 _copy_8: Any = _make_copy(8)
 _copy_4: Any = _make_copy(4)
+_read_appearance: Any = _make_read(
+    records.TRIANGLE_WORDS,
+    {records.MATERIAL: _MATERIAL} | {records.COLOR + k: CORNERS + 16 * k for k in range(3)},
+)
+_read_mapping: Any = _make_read(records.TRIANGLE_WORDS, {word: RECORD + 16 * word for word in range(records.COLOR)})
+_read_material: Any = _make_read(
+    records.MATERIAL_WORDS,
+    {records.FACTOR + k: FACTOR + 16 * k for k in range(3)}
+    | {records.TEXTURE: TEXTURE, records.WRAP_U: WRAP_U, records.WRAP_V: WRAP_V},
+)
 
 
 @njit(**INNER)
@@ -209,13 +281,11 @@ def start_view(packet: np.ndarray, floats: np.ndarray, view: np.ndarray, near: n
 
 
 @njit(**SMALL)
-def filter_hits(packet: np.ndarray, floats: np.ndarray, axes: np.ndarray, hit_filter: int, surfaces: Surfaces) -> None:
+def filter_hits(packet: np.ndarray, hit_filter: int, surfaces: Surfaces) -> None:
     """Make Embree call ``hit_filter`` for every hit on a surface that rays may pass through.
 
     Args:
         packet: The packet as int32.
-        floats: The packet as float32.
-        axes: [2, 3] float32, change of a ray to the next pixel on the right and above.
         hit_filter: Address of the filter function.
         surfaces: The surfaces that the filter reads.
     """
@@ -226,9 +296,6 @@ def filter_hits(packet: np.ndarray, floats: np.ndarray, axes: np.ndarray, hit_fi
     packet[CONTEXT + 1] = NOTHING
     for k in range(SURFACES_FIELDS):
         wide[(CONTEXT + _OWN_CONTEXT_WORDS) // 2 + k] = surfaces[k]
-    for axis in range(2):
-        for k in range(3):
-            floats[AXES + 3 * axis + k] = axes[axis, k]
 
 
 @njit(**INNER)
@@ -273,6 +340,27 @@ def aim(
         packet[HIT + lane] = NOTHING
 
 
+@njit(**INNER)
+def read_materials(packet: np.ndarray, triangles: int, materials: int) -> None:
+    """Read the materials and corner colours of the triangles hit.
+
+    Args:
+        packet: The packet as int32.
+        triangles: Address of the triangles' records.
+        materials: Address of the materials' records.
+    """
+    address = packet.ctypes.data
+    _read_appearance(address, triangles, address + 4 * TRIANGLE)
+    _read_material(address, materials, address + 4 * _MATERIAL)
+
+
+@njit(**INNER)
+def read_mappings(packet: np.ndarray, triangles: int) -> None:
+    """Read the texture mapping of the triangles hit; ``triangles`` is the address of their records."""
+    address = packet.ctypes.data
+    _read_mapping(address, triangles, address + 4 * TRIANGLE)
+
+
 @njit(**SMALL)
 def _copy_lanes(to: int, source: int, width: int) -> None:
     """Copy 8 or 4 words between two addresses as a vector: Embree's vector loads would wait for single words."""
@@ -283,7 +371,7 @@ def _copy_lanes(to: int, source: int, width: int) -> None:
 
 
 @njit(**INNER)
-def intersect(function: int, width: int, tree: int, packet: np.ndarray, narrow: np.ndarray) -> None:
+def intersect(function: int, width: int, tree: int, packet: np.ndarray, scratch: np.ndarray) -> None:
     """Trace the sixteen rays of a packet, ``width`` at a time.
 
     Args:
@@ -291,7 +379,7 @@ def intersect(function: int, width: int, tree: int, packet: np.ndarray, narrow: 
         width: Number of rays that the function takes, 16, 8 or 4.
         tree: Address of the RTCScene.
         packet: The packet as int32.
-        narrow: Another packet, of which nothing is kept.
+        scratch: Another packet, for functions that take fewer than 16 rays.
     """
     address = packet.ctypes.data
     active = address + 4 * ACTIVE
@@ -299,7 +387,7 @@ def intersect(function: int, width: int, tree: int, packet: np.ndarray, narrow: 
     if width == 16:
         _call(function, active, tree, address, arguments)
         return
-    part = narrow.ctypes.data
+    part = scratch.ctypes.data
     for first in range(0, 16, width):
         lanes = address + 4 * first
         for row in range(_RAY_HIT_WORDS // LANES):

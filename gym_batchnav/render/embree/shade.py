@@ -2,8 +2,8 @@
 
 Memory is read ray by ray, but all arithmetic runs over the sixteen rays of a packet at once; sRGB is therefore decoded
 by a polynomial instead of a table. LLVM vectorises the loops over lanes because they are innermost loops without
-branches or calls that are not inlined. A ray that hits nothing is shaded too, with the triangle that its lane hit in an
-earlier packet of the view (initially triangle 0), and its colour is not read.
+branches or calls that are not inlined. Missed rays are shaded as well, which is cheaper than a branch: they read the
+record of the triangle that their lane hit before (initially triangle 0), and their colours are ignored.
 """
 
 from __future__ import annotations
@@ -13,24 +13,26 @@ from numba import njit
 
 from gym_batchnav.render import records
 from gym_batchnav.render.embree.packet import (
-    AT_U,
-    AT_V,
+    AXES,
     BLEND,
     COLOR,
     CORNERS,
     DIRECTION,
     FACTOR,
     FAR,
+    FOOTPRINT,
+    FRACTION,
     LEVEL,
+    LIGHT,
     NORMAL,
+    PARALLEL,
     RECORD,
-    SHINE,
-    SHOWN,
-    SQUARE,
+    SHOWN_RGB,
+    TEX_U,
+    TEX_V,
     TEXELS,
     TEXTURE,
     TRIANGLE,
-    WITHIN,
     WRAP_U,
     WRAP_V,
     U,
@@ -41,6 +43,7 @@ from gym_batchnav.render.records import GRADIENT_U, GRADIENT_V, NEAREST_BIT, U0,
 from gym_batchnav.scene.scene import MIRROR, REPEAT
 from gym_batchnav.system.jit import INNER, SMALL, to_int64
 
+REPEATING = np.int32(REPEAT)
 LOG2_ERROR = 4e-5  # of the logarithm in find_levels
 
 
@@ -53,7 +56,7 @@ def fetch_records(packet: np.ndarray, triangles: int) -> None:
         triangles: Address of the records.
     """
     for lane in range(16):
-        prefetch(triangles + 4 * records.TRIANGLE_WORDS * to_int64(row_of(packet[TRIANGLE + lane])))
+        prefetch(triangles + 4 * records.TRIANGLE_WORDS * to_int64(unsigned(packet[TRIANGLE + lane])))
 
 
 @njit(**SMALL)
@@ -66,42 +69,30 @@ def fetch_texels(packet: np.ndarray, texels: int) -> None:
     """
     for k in range(4):
         for lane in range(16):
-            prefetch(texels + 4 * to_int64(row_of(packet[TEXELS + 32 * k + lane])))
+            prefetch(texels + 4 * to_int64(unsigned(packet[TEXELS + 32 * k + lane])))
 
 
 @njit(**INNER)
-def read_materials(packet: np.ndarray, triangles: np.ndarray, materials: np.ndarray) -> bool:
-    """Read the materials and corner colours of the triangles hit; return whether any of them has a texture.
-
-    Args:
-        packet: The packet as int32.
-        triangles: [T, TRIANGLE_WORDS] int32.
-        materials: [M, MATERIAL_WORDS] int32.
-    """
+def any_textured(packet: np.ndarray) -> bool:
+    """Return whether any triangle hit has a texture."""
     none = np.int32(-1)
     for lane in range(16):
-        triangle = triangles[row_of(packet[TRIANGLE + lane])]
-        material = materials[row_of(triangle[records.MATERIAL])]
-        for k in range(3):
-            packet[CORNERS + 16 * k + lane] = triangle[records.COLOR + k]
-            packet[FACTOR + 16 * k + lane] = material[k]
-            packet[TEXTURE + 16 * k + lane] = material[records.TEXTURE + k]
-        none &= material[records.TEXTURE]
+        none &= packet[TEXTURE + lane]
     return bool(none >= 0)
 
 
-@njit(**SMALL)
-def read_records(packet: np.ndarray, triangles: np.ndarray) -> None:
-    """Read the texture mapping of the triangles [T, TRIANGLE_WORDS] that the rays have hit."""
+@njit(**INNER)
+def all_repeat(packet: np.ndarray) -> bool:
+    """Return whether all textures of a packet repeat and are interpolated."""
+    modes = np.int32(0)
     for lane in range(16):
-        triangle = triangles[row_of(packet[TRIANGLE + lane])]
-        for word in range(records.COLOR):
-            packet[RECORD + 16 * word + lane] = triangle[word]
+        modes |= packet[WRAP_U + lane] | packet[WRAP_V + lane]
+    return bool(modes == REPEATING)
 
 
 @njit(**INNER)
-def find_shine(floats: np.ndarray, light: np.ndarray, brightness: np.ndarray) -> None:
-    """Write the light on the surfaces, from the triangles' normals turned towards the viewer."""
+def find_light(floats: np.ndarray, light: np.ndarray, brightness: np.ndarray) -> None:
+    """Compute the light that reaches each surface, from the triangles' normals turned towards the viewer."""
     ambient = brightness[0]
     diffuse = brightness[1]
     lx = light[0]
@@ -115,26 +106,24 @@ def find_shine(floats: np.ndarray, light: np.ndarray, brightness: np.ndarray) ->
         away += nz * floats[DIRECTION + 32 + lane]
         cosine = (nx * lx + ny * ly + nz * lz) / np.sqrt(nx * nx + ny * ny + nz * nz)
         cosine = -cosine if away > np.float32(0.0) else cosine
-        floats[SHINE + lane] = ambient + diffuse * max(np.float32(0.0), cosine)
+        floats[LIGHT + lane] = ambient + diffuse * max(np.float32(0.0), cosine)
 
 
 @njit(**INNER, fastmath={"contract"})
-def find_footprints(floats: np.ndarray, axes: np.ndarray) -> None:
+def find_footprints(floats: np.ndarray) -> None:
     """Write the texture coordinates and the squares of the longer axes of the pixels' footprints, in textures.
 
     For a ray of direction D and length t (in lengths of D) that hits a plane of normal n, the hit
-    point moves by t (dD - D (n . dD) / (n . D)) on the plane when the direction changes by dD, here by one pixel.
-
-    Args:
-        floats: The packet as float32.
-        axes: [2, 3] float32, change of a ray to the next pixel on the right and above.
+    point moves by t (dD - D (n . dD) / (n . D)) on the plane when the direction changes by dD, here by one pixel. If
+    rays are parallel, their origin changes by dD and t does not matter.
     """
-    ax = axes[0, 0]
-    ay = axes[0, 1]
-    az = axes[0, 2]
-    bx = axes[1, 0]
-    by = axes[1, 1]
-    bz = axes[1, 2]
+    ax = floats[AXES]
+    ay = floats[AXES + 1]
+    az = floats[AXES + 2]
+    bx = floats[AXES + 3]
+    by = floats[AXES + 4]
+    bz = floats[AXES + 5]
+    is_parallel = floats[PARALLEL] != np.float32(0.0)
     for lane in range(16):
         u = floats[U + lane]
         v = floats[V + lane]
@@ -142,8 +131,8 @@ def find_footprints(floats: np.ndarray, axes: np.ndarray) -> None:
         u_2 = floats[RECORD + 16 * U2 + lane]
         v_1 = floats[RECORD + 16 * V1 + lane]
         v_2 = floats[RECORD + 16 * V2 + lane]
-        floats[AT_U + lane] = floats[RECORD + 16 * U0 + lane] + u * u_1 + v * u_2
-        floats[AT_V + lane] = floats[RECORD + 16 * V0 + lane] + u * v_1 + v * v_2
+        floats[TEX_U + lane] = floats[RECORD + 16 * U0 + lane] + u * u_1 + v * u_2
+        floats[TEX_V + lane] = floats[RECORD + 16 * V0 + lane] + u * v_1 + v * v_2
     for lane in range(16):
         nx = floats[NORMAL + lane]
         ny = floats[NORMAL + 16 + lane]
@@ -151,7 +140,7 @@ def find_footprints(floats: np.ndarray, axes: np.ndarray) -> None:
         dx = floats[DIRECTION + lane]
         dy = floats[DIRECTION + 16 + lane]
         dz = floats[DIRECTION + 32 + lane]
-        t = floats[FAR + lane]
+        t = np.float32(1.0) if is_parallel else floats[FAR + lane]
         over = np.float32(1.0) / (nx * dx + ny * dy + nz * dz)
         slope_a = (nx * ax + ny * ay + nz * az) * over
         slope_b = (nx * bx + ny * by + nz * bz) * over
@@ -171,7 +160,7 @@ def find_footprints(floats: np.ndarray, axes: np.ndarray) -> None:
         v_a = hx * px + hy * py + hz * pz
         u_b = gx * qx + gy * qy + gz * qz
         v_b = hx * qx + hy * qy + hz * qz
-        floats[SQUARE + lane] = max(u_a * u_a + v_a * v_a, u_b * u_b + v_b * v_b)
+        floats[FOOTPRINT + lane] = max(u_a * u_a + v_a * v_a, u_b * u_b + v_b * v_b)
 
 
 @njit(**INNER, fastmath={"contract"})
@@ -196,7 +185,7 @@ def find_levels(packet: np.ndarray, floats: np.ndarray, size: int) -> None:
     c2 = np.float32(0.15027362)
     c3 = np.float32(-0.04530342)
     for lane in range(16):
-        word = packet[SQUARE + lane] & np.int32(0x7FFFFFFF)  # NaN counts as infinite
+        word = packet[FOOTPRINT + lane] & np.int32(0x7FFFFFFF)  # NaN counts as infinite
         f = np.float32(word & np.int32(0x7FFFFF)) * unit
         curve = f * (one - f) * (c0 + f * (c1 + f * (c2 + f * c3)))
         level = half * (np.float32(word) * unit - np.float32(127.0) + curve) + np.float32(top)
@@ -207,7 +196,7 @@ def find_levels(packet: np.ndarray, floats: np.ndarray, size: int) -> None:
 
 
 @njit(**INNER)
-def find_texels(packet: np.ndarray, floats: np.ndarray, size: int, num_textures: int) -> None:
+def find_texels(packet: np.ndarray, floats: np.ndarray, size: int, num_textures: int, modes: np.ndarray | None) -> None:
     """Write the indices of the 2x2 texels around the texture coordinates on two mip levels, and the positions between.
 
     Surfaces without a texture get indices of the first texture.
@@ -217,6 +206,7 @@ def find_texels(packet: np.ndarray, floats: np.ndarray, size: int, num_textures:
         floats: The packet as float32.
         size: Texels per side of level 0.
         num_textures: Number of textures in the pool.
+        modes: The packet once more, or None if all textures repeat and are interpolated.
     """
     one = np.int32(1)
     whole = np.int32(size)
@@ -232,16 +222,21 @@ def find_texels(packet: np.ndarray, floats: np.ndarray, size: int, num_textures:
             # four is a run of ones in binary, in which every second bit is one of the powers between them.
             before = np.int32(np.int32(np.int32(whole * whole) - square) & np.int32(0x55555555))
             start = np.int32(np.int32(count * before) + np.int32(texture * square))
-            x0, x1, across = neighbours(floats[AT_U + lane], side, packet[WRAP_U + lane], side == whole)
-            y0, y1, down = neighbours(floats[AT_V + lane], side, packet[WRAP_V + lane], side == whole)
+            mode_u = REPEATING
+            mode_v = REPEATING
+            if modes is not None:
+                mode_u = modes[WRAP_U + lane]
+                mode_v = modes[WRAP_V + lane]
+            x0, x1, across = neighbours(floats[TEX_U + lane], side, mode_u, side == whole)
+            y0, y1, down = neighbours(floats[TEX_V + lane], side, mode_v, side == whole)
             row_0 = np.int32(start + np.int32(side * y0))
             row_1 = np.int32(start + np.int32(side * y1))
             packet[TEXELS + 64 * k + lane] = row_0 + x0
             packet[TEXELS + 64 * k + 16 + lane] = row_0 + x1
             packet[TEXELS + 64 * k + 32 + lane] = row_1 + x0
             packet[TEXELS + 64 * k + 48 + lane] = row_1 + x1
-            floats[WITHIN + 32 * k + lane] = across
-            floats[WITHIN + 32 * k + 16 + lane] = down
+            floats[FRACTION + 32 * k + lane] = across
+            floats[FRACTION + 32 * k + 16 + lane] = down
 
 
 @njit(**SMALL)
@@ -282,7 +277,7 @@ def wrap_texel(texel: np.int32, side: np.int32, mode: np.int32) -> np.int32:
 
 
 @njit(**SMALL)
-def row_of(index: np.int32) -> np.uint32:
+def unsigned(index: np.int32) -> np.uint32:
     """Return an index that is not negative as an unsigned one, for which Numba generates no test of the sign."""
     return np.uint32(index)
 
@@ -291,37 +286,50 @@ def row_of(index: np.int32) -> np.uint32:
 def read_texels(packet: np.ndarray, texels: np.ndarray) -> None:
     """Replace each texel index by the texel that it points to."""
     for k in range(TEXELS, TEXELS + 128):
-        packet[k] = texels[row_of(packet[k])]
+        packet[k] = texels[unsigned(packet[k])]
 
 
 @njit(**INNER, fastmath={"contract"})
 def blend_texels(packet: np.ndarray, floats: np.ndarray) -> None:
     """Write the colours of the textures, interpolated between texels and levels."""
-    one = np.float32(1.0)
-    floats[COLOR : COLOR + 48] = np.float32(0.0)
-    for k in range(2):
-        for corner in range(4):
-            for lane in range(16):
-                blend = floats[BLEND + lane]
-                fx = floats[WITHIN + 32 * k + lane]
-                fy = floats[WITHIN + 32 * k + 16 + lane]
-                weight = (one - fx if corner % 2 == 0 else fx) * (one - fy if corner < 2 else fy)
-                weight *= one - blend if k == 0 else blend
-                texel = packet[TEXELS + 64 * k + 16 * corner + lane]
-                floats[COLOR + lane] += weight * _decode(np.int32(texel & 255))
-                floats[COLOR + 16 + lane] += weight * _decode(np.int32((texel >> 8) & 255))
-                floats[COLOR + 32 + lane] += weight * _decode(np.int32((texel >> 16) & 255))
+    for lane in range(16):
+        floats[COLOR + lane] = _blended(packet, floats, lane, 0)
+    for lane in range(16):
+        floats[COLOR + 16 + lane] = _blended(packet, floats, lane, 8)
+    for lane in range(16):
+        floats[COLOR + 32 + lane] = _blended(packet, floats, lane, 16)
 
 
-@njit(**SMALL)  # its callers contract
-def _decode(byte: np.int32) -> np.float32:
-    """Return the linear light of an sRGB byte, within 0.004 bytes of the standard."""
-    x = np.float32(byte) * np.float32(1 / 255)
-    high = np.float32(0.768079994) - x * (
-        np.float32(0.533809316) - x * (np.float32(0.316749839) - x * np.float32(0.085391796))
-    )
-    curve = np.float32(0.000875116814) + x * (np.float32(0.034400590) + x * (np.float32(0.499066317) + x * high))
-    return curve if x > np.float32(0.04045) else x * np.float32(1 / 12.92)
+@njit(**SMALL)  # its caller contracts
+def _blended(packet: np.ndarray, floats: np.ndarray, lane: int, shift: int) -> np.float32:
+    """Return the linear light of a lane's channel, whose bytes begin at bit ``shift`` of the texels."""
+    fine = _interpolated(packet, floats, lane, 0, shift)
+    coarse = _interpolated(packet, floats, lane, 1, shift)
+    return fine + floats[BLEND + lane] * (coarse - fine)
+
+
+@njit(**SMALL)
+def _interpolated(packet: np.ndarray, floats: np.ndarray, lane: int, level: int, shift: int) -> np.float32:
+    """Return the same between the texels of the finer level, 0, or the coarser, 1."""
+    across = floats[FRACTION + 32 * level + lane]
+    down = floats[FRACTION + 32 * level + 16 + lane]
+    texel = TEXELS + 64 * level + lane
+    upper_left = _decode(packet[texel] >> shift)
+    upper_right = _decode(packet[texel + 16] >> shift)
+    lower_left = _decode(packet[texel + 32] >> shift)
+    lower_right = _decode(packet[texel + 48] >> shift)
+    upper = upper_left + across * (upper_right - upper_left)
+    lower = lower_left + across * (lower_right - lower_left)
+    return upper + down * (lower - upper)
+
+
+@njit(**SMALL)
+def _decode(word: int) -> np.float32:
+    """Return the linear light of the sRGB byte in the lowest bits of a word, within 0.06 bytes of the standard."""
+    x = np.float32(np.int32(word & 255))
+    high = np.float32(8.69535938e-6) + x * (np.float32(3.11034159e-8) - x * np.float32(2.59801520e-11))
+    curve = np.float32(1.07954304e-3) + x * (np.float32(1.08305507e-4) + x * high)
+    return curve if x > np.float32(10.5) else x * np.float32(1 / 255 / 12.92)
 
 
 @njit(**INNER, fastmath={"contract"})
@@ -338,8 +346,8 @@ def finish_colors(packet: np.ndarray, floats: np.ndarray, steps: np.float32) -> 
             color_2 = packet[CORNERS + 32 + lane] >> (8 * channel)
             mixed = (one - u - v) * np.float32(np.int32(color_0 & 255))
             mixed += u * np.float32(np.int32(color_1 & 255)) + v * np.float32(np.int32(color_2 & 255))
-            light = floats[SHINE + lane] * floats[FACTOR + 16 * channel + lane] * mixed * (steps * np.float32(1 / 255))
+            light = floats[LIGHT + lane] * floats[FACTOR + 16 * channel + lane] * mixed * (steps * np.float32(1 / 255))
             texture = floats[COLOR + 16 * channel + lane] if packet[TEXTURE + lane] >= 0 else one
             color = light * texture
             color = min(color, steps) if color > np.float32(0.0) else np.float32(0.0)  # 0 for NaN
-            packet[SHOWN + 16 * channel + lane] = np.int32(color + half)
+            packet[SHOWN_RGB + 16 * channel + lane] = np.int32(color + half)

@@ -2,7 +2,8 @@
 
 It reads a record of the slot table (see ``SLOT``) for every view, so that one call draws the views of all slots.
 A view is drawn in bands of rows; the numbers of bands and threads do not affect the pictures. The kernel is compiled
-without moving bodies if they are None, and without colours and masks if ``Shading`` is None.
+without moving bodies if they are None, and without colours and masks if ``Shading`` is None. Rays of pinholes are
+computed, which is faster; a table of rays serves every lens, and sensors that need the rays themselves.
 """
 
 from __future__ import annotations
@@ -12,12 +13,26 @@ from typing import NamedTuple
 import numpy as np
 from numba import carray, njit
 
-from gym_batchnav.render.embree.bodies import Bodies, any_hit, light_on_body, pixels_of_body, take_hits, view_of_body
+from gym_batchnav.render.embree.bodies import (
+    Bodies,
+    any_hit,
+    center_of_body,
+    light_on_body,
+    may_hit,
+    pixels_of_body,
+    take_hits,
+    view_of_body,
+)
 from gym_batchnav.render.embree.packet import (
+    AXES,
+    DIRECTION,
     FAR,
     HIT,
+    NORMAL,
     NOTHING,
-    SHOWN,
+    ORIGIN,
+    PARALLEL,
+    SHOWN_RGB,
     TRIANGLE,
     Surfaces,
     aim,
@@ -25,24 +40,25 @@ from gym_batchnav.render.embree.packet import (
     intersect,
     new_packets,
     pointer,
+    read_mappings,
+    read_materials,
     start_view,
 )
 from gym_batchnav.render.embree.shade import (
+    all_repeat,
+    any_textured,
     blend_texels,
     fetch_records,
     fetch_texels,
     find_footprints,
     find_levels,
-    find_shine,
+    find_light,
     find_texels,
     finish_colors,
-    read_materials,
-    read_records,
     read_texels,
-    row_of,
+    unsigned,
 )
-from gym_batchnav.render.optics import Optics
-from gym_batchnav.render.records import MATERIAL_WORDS, TRIANGLE_WORDS
+from gym_batchnav.render.optics import AHEAD, END, ORIGIN_RIGHT, ORIGIN_UP, RIGHT, UP, Optics, RayTable
 from gym_batchnav.system.jit import ENTRY, INNER, to_int64
 from gym_batchnav.system.parallel import for_each
 
@@ -100,28 +116,38 @@ class Output(NamedTuple):
     semantic: np.ndarray  # [N, H, W] int32
 
 
+class Rays(NamedTuple):
+    """The rays of a camera from a table, and the pictures of the sensors that need them; absent ones as in Output."""
+
+    table: RayTable
+    normals: np.ndarray  # [N, H, W, 3] float32
+    points: np.ndarray  # [N, H, W, 3] float32
+
+
 @njit(**ENTRY)
 def draw(
     tracer: Tracer,
     views: Views,
     bodies: Bodies | None,
+    rays: Rays | None,
     optics: Optics,
     shading: Shading | None,
     bands: int,
     out: Output,
 ) -> None:
-    """Draw any of the three sensors.
+    """Draw any of the sensors.
 
     Args:
         tracer: Embree's functions.
         views: The views.
         bodies: Moving bodies, or None.
-        optics: The camera.
+        rays: The rays; None for a pinhole and the three sensors of ``out``.
+        optics: The camera; its image plane is read without ``rays``.
         shading: Inputs of shading; None if neither colours are drawn nor triangles masked.
         bands: Number of bands per view, so that a few views can keep all threads busy.
         out: The pictures, written.
     """
-    for_each(_draw_band, len(views.order) * bands, (bands, tracer, views, bodies, optics, shading, out))
+    for_each(_draw_band, len(views.order) * bands, (bands, tracer, views, bodies, rays, optics, shading, out))
 
 
 @njit(**INNER)
@@ -131,6 +157,7 @@ def _draw_band(
     tracer: Tracer,
     views: Views,
     bodies: Bodies | None,
+    rays: Rays | None,
     optics: Optics,
     shading: Shading | None,
     out: Output,
@@ -146,40 +173,37 @@ def _draw_band(
     rgb = out.rgb[n]
     semantic = out.semantic[n]
     objects = carray(pointer(slot.objects), (slot.num_triangles,), np.int32)
-    axes = view[:2, :3] * optics.pixel
     packets = new_packets(to_int64(GROUP))
     floats = packets.view(np.float32)
-    narrow = new_packets(to_int64(1))[0]
+    scratch = new_packets(to_int64(1))[0]
+    eye = np.empty(3, np.float32)
     for k in range(GROUP):
-        start_view(packets[k], floats[k], view, optics.near)
-        if shading is not None:
-            filter_masked(packets[k], floats[k], axes, shading, tracer, slot)
-    shown_by = np.zeros((GROUP, 16), np.int32)  # the bodies' object ids plus 1, 0 for the scene
+        _start(packets[k], floats[k], view, rays, optics, shading, tracer, slot, eye)
+    body_ids = np.zeros((GROUP, 16), np.int32)  # the bodies' object ids plus 1, 0 for the scene
     if bodies is not None:
-        first_body = bodies.first[n]
-        boxes = np.empty((bodies.first[n + 1] - first_body, 4), np.int64)
+        boxes = np.empty((bodies.first[n + 1] - bodies.first[n], 4), np.int64)
         for body in range(len(boxes)):
-            row = first_body + body
-            pixels_of_body(view, bodies.pose[row], bodies.spheres[bodies.slot[row]], optics, boxes[body])
+            row = bodies.first[n] + body
+            pixels_of_body(view, bodies.pose[row], bodies.spheres[bodies.slot[row]], optics, rays is None, boxes[body])
     for y in range(first_row, last_row, 4):
         for x in range(0, optics.width, 4 * GROUP):
             count = min(GROUP, (optics.width - x + 3) // 4)
             for k in range(count):
-                aim(packets[k], floats[k], view, x + 4 * k, y, optics)
-                intersect(tracer.function, tracer.num_rays, slot.tree, packets[k], narrow)
+                _aim(packets[k], floats[k], view, eye, rays, optics, x + 4 * k, y)
+                intersect(tracer.function, tracer.num_rays, slot.tree, packets[k], scratch)
                 if shading is not None:
                     if rgb.size:
                         fetch_records(packets[k], slot.triangles)
             if shading is not None:
                 if rgb.size:
-                    shade_hits(packets[:count], floats[:count], views.lights[n], axes, shading, slot)
+                    shade_hits(packets[:count], floats[:count], views.lights[n], shading, slot)
             if bodies is not None:
                 if len(boxes) > 0:
                     _add_bodies(
                         packets[:count],
                         floats[:count],
-                        shown_by,
-                        narrow,
+                        body_ids,
+                        scratch,
                         boxes,
                         x,
                         y,
@@ -188,50 +212,117 @@ def _draw_band(
                         tracer,
                         views,
                         bodies,
+                        rays,
                         optics,
                         shading,
                     )
             for k in range(count):
                 packet = packets[k]
+                if rays is not None:
+                    _write_geometry(packet, floats[k], view, optics, rays, n, x + 4 * k, y)
                 for lane in range(16):
                     column = x + 4 * k + (lane & 3)
                     row = y + (lane >> 2)
                     if column >= optics.width or row >= optics.height:
                         continue
-                    i = np.uint32(row)  # unsigned, see row_of
+                    i = np.uint32(row)  # unsigned, see shade.unsigned
                     j = np.uint32(column)
                     hit = packet[HIT + lane] != NOTHING
                     if depth.size:
                         metres = max(min(floats[k, FAR + lane], optics.max_depth), optics.min_depth)
                         depth[i, j] = (metres - optics.offset) / optics.unit if hit else optics.miss
                     if semantic.size:
-                        own = shown_by[k, lane]
-                        semantic[i, j] = own - 1 if own != 0 else objects[row_of(packet[TRIANGLE + lane])] if hit else 0
+                        own = body_ids[k, lane]
+                        semantic[i, j] = (
+                            own - 1 if own != 0 else objects[unsigned(packet[TRIANGLE + lane])] if hit else 0
+                        )
                     if shading is not None:
                         if rgb.size:
-                            rgb[i, j, 0] = shading.encode[row_of(packet[SHOWN + lane])] if hit else 0
-                            rgb[i, j, 1] = shading.encode[row_of(packet[SHOWN + 16 + lane])] if hit else 0
-                            rgb[i, j, 2] = shading.encode[row_of(packet[SHOWN + 32 + lane])] if hit else 0
+                            rgb[i, j, 0] = shading.encode[unsigned(packet[SHOWN_RGB + lane])] if hit else 0
+                            rgb[i, j, 1] = shading.encode[unsigned(packet[SHOWN_RGB + 16 + lane])] if hit else 0
+                            rgb[i, j, 2] = shading.encode[unsigned(packet[SHOWN_RGB + 32 + lane])] if hit else 0
 
 
 @njit(**INNER)
-def filter_masked(
-    packet: np.ndarray, floats: np.ndarray, axes: np.ndarray, shading: Shading, tracer: Tracer, slot: np.record
+def _start(
+    packet: np.ndarray,
+    floats: np.ndarray,
+    view: np.ndarray,
+    rays: Rays | None,
+    optics: Optics,
+    shading: Shading | None,
+    tracer: Tracer,
+    slot: np.record,
+    eye: np.ndarray,
 ) -> None:
-    """Make Embree filter the hits of a slot's masked triangles, if it has any; ``axes`` [2, 3] as in ``shade_hits``."""
-    if slot.masked != 0:
-        starts = np.int64(shading.level_starts.ctypes.data)
-        last = len(shading.level_starts) - 1
-        surfaces = Surfaces(slot.triangles, slot.materials, slot.texels, slot.num_textures, last, starts)
-        filter_hits(packet, floats, axes, tracer.hit_filter, surfaces)
+    """Write the words that all packets of a view share, and the camera's position [3] float32 to ``eye``.
+
+    Embree is made to filter the hits of the slot's masked triangles, if it has any.
+    """
+    start_view(packet, floats, view, optics.near)
+    for axis in range(3):
+        eye[axis] = floats[ORIGIN + 16 * axis]
+    if rays is not None:
+        floats[PARALLEL] = rays.table.parallel
+    else:
+        for axis in range(2):
+            for k in range(3):
+                floats[AXES + 3 * axis + k] = view[axis, k] * optics.pixel
+    if shading is not None:
+        if slot.masked != 0:
+            starts = np.int64(shading.level_starts.ctypes.data)
+            last = len(shading.level_starts) - 1
+            surfaces = Surfaces(slot.triangles, slot.materials, slot.texels, slot.num_textures, last, starts)
+            filter_hits(packet, tracer.hit_filter, surfaces)
+
+
+@njit(**INNER)
+def _aim(
+    packet: np.ndarray,
+    floats: np.ndarray,
+    view: np.ndarray,
+    eye: np.ndarray,
+    rays: Rays | None,
+    optics: Optics,
+    x: int,
+    y: int,
+) -> None:
+    """Aim the rays of the 4x4 pixels from column ``x`` and row ``y``, see ``packet.aim``.
+
+    Args:
+        packet: The packet as int32.
+        floats: The packet as float32.
+        view: [4, 4] float32, world-to-camera.
+        eye: [3] float32, the camera's position.
+        rays: The rays, or None for a pinhole.
+        optics: The camera.
+        x: Column of the first pixel.
+        y: Row of the first pixel.
+    """
+    if rays is None:
+        aim(packet, floats, view, x, y, optics)
+    else:
+        local = rays.table.axes[y >> 2, x >> 2]
+        for axis in range(2):
+            for k in range(3):
+                turned = local[axis, 0] * view[0, k] + local[axis, 1] * view[1, k]
+                floats[AXES + 3 * axis + k] = turned - local[axis, 2] * view[2, k]
+        for lane in range(16):
+            ray = rays.table.rays[y + (lane >> 2), x + (lane & 3)]
+            for k in range(3):
+                floats[ORIGIN + 16 * k + lane] = eye[k] + ray[ORIGIN_RIGHT] * view[0, k] + ray[ORIGIN_UP] * view[1, k]
+                across = ray[RIGHT] * view[0, k] + ray[UP] * view[1, k]
+                floats[DIRECTION + 16 * k + lane] = across - ray[AHEAD] * view[2, k]
+            floats[FAR + lane] = ray[END]
+            packet[HIT + lane] = NOTHING
 
 
 @njit(**INNER)
 def _add_bodies(
     packets: np.ndarray,
     floats: np.ndarray,
-    shown_by: np.ndarray,
-    narrow: np.ndarray,
+    body_ids: np.ndarray,
+    scratch: np.ndarray,
     boxes: np.ndarray,
     x: int,
     y: int,
@@ -240,16 +331,17 @@ def _add_bodies(
     tracer: Tracer,
     views: Views,
     bodies: Bodies,
+    rays: Rays | None,
     optics: Optics,
     shading: Shading | None,
 ) -> None:
     """Trace rays that have been traced through the scene through the bodies of view ``n``; keep the nearer hits.
 
     Args:
-        packets: [P, words], the packets as int32: distances, hits and colours are replaced.
+        packets: [P, words], the packets as int32: distances, hits, normals and colours are replaced.
         floats: [P, words], the packets as float32.
-        shown_by: [GROUP, 16] int32, written: the bodies' object ids plus 1, 0 for the scene.
-        narrow: Another packet, of which nothing is kept.
+        body_ids: [GROUP, 16] int32, written: the bodies' object ids plus 1, 0 for the scene.
+        scratch: Scratch packet.
         boxes: [B, 4] int64, pixels of the bodies, see ``pixels_of_body``.
         x: Column of the first pixel of the first packet.
         y: Row of the first pixel.
@@ -258,10 +350,18 @@ def _add_bodies(
         tracer: Embree's functions.
         views: The views.
         bodies: The bodies.
+        rays: The rays, or None for a pinhole.
         optics: The camera.
         shading: Inputs of shading, or None.
     """
-    shown_by[:] = 0
+    body_ids[:] = 0
+    view = np.empty((4, 4), np.float32)
+    light = np.empty(3, np.float32)
+    eye = np.empty(3, np.float32)
+    center = np.empty(3, np.float32)
+    own = new_packets(to_int64(1))
+    packet = own[0]
+    distances = packet.view(np.float32)
     for body in range(len(boxes)):
         if boxes[body, 1] >= y + 4 or boxes[body, 3] <= y:
             continue
@@ -269,38 +369,62 @@ def _add_bodies(
             continue
         row = bodies.first[n] + body
         slot = bodies.table[bodies.slot[row]]
+        sphere = bodies.spheres[bodies.slot[row]]
         pose = bodies.pose[row]
-        view = np.empty((4, 4), np.float32)
-        light = np.empty(3, np.float32)
+        center_of_body(pose, sphere, center)
         view_of_body(views.matrices[n], pose, view)
         light_on_body(views.lights[n], pose, light)
-        axes = view[:2, :3] * optics.pixel
-        own = new_packets(to_int64(1))
-        packet = own[0]
-        distances = packet.view(np.float32)
-        start_view(packet, distances, view, optics.near)
-        if shading is not None:
-            filter_masked(packet, distances, axes, shading, tracer, slot)
+        _start(packet, distances, view, rays, optics, shading, tracer, slot, eye)
         for k in range(len(packets)):
             if boxes[body, 0] >= x + 4 * k + 4 or boxes[body, 2] <= x + 4 * k:
                 continue
-            aim(packet, distances, view, x + 4 * k, y, optics)
+            if not may_hit(floats[k], center, sphere[3]):
+                continue
+            _aim(packet, distances, view, eye, rays, optics, x + 4 * k, y)
             for lane in range(16):
                 distances[FAR + lane] = floats[k, FAR + lane]
-            intersect(tracer.function, tracer.num_rays, slot.tree, packet, narrow)
+            intersect(tracer.function, tracer.num_rays, slot.tree, packet, scratch)
             if not any_hit(packet):
                 continue
             if shading is not None:
                 if colored:
                     fetch_records(packet, slot.triangles)
-                    shade_hits(own, own.view(np.float32), light, axes, shading, slot)
-            take_hits(packets[k], floats[k], shown_by[k], packet, pose, bodies.object_id[row])
+                    shade_hits(own, own.view(np.float32), light, shading, slot)
+            take_hits(packets[k], floats[k], body_ids[k], packet, pose, bodies.object_id[row])
 
 
 @njit(**INNER)
-def shade_hits(
-    packets: np.ndarray, floats: np.ndarray, light: np.ndarray, axes: np.ndarray, shading: Shading, slot: np.record
+def _write_geometry(
+    packet: np.ndarray, floats: np.ndarray, view: np.ndarray, optics: Optics, rays: Rays, n: int, x: int, y: int
 ) -> None:
+    """Write normals and points of the 4x4 pixels from column ``x`` and row ``y`` of view ``n``."""
+    normals = rays.normals[n]
+    points = rays.points[n]
+    for lane in range(16):
+        column = x + (lane & 3)
+        row = y + (lane >> 2)
+        if column >= optics.width or row >= optics.height:
+            continue
+        hit = packet[HIT + lane] != NOTHING
+        if points.size:
+            for k in range(3):
+                reached = floats[ORIGIN + 16 * k + lane] + floats[FAR + lane] * floats[DIRECTION + 16 * k + lane]
+                points[row, column, k] = reached if hit else np.float32(0.0)
+        if normals.size:
+            nx = floats[NORMAL + lane]
+            ny = floats[NORMAL + 16 + lane]
+            nz = floats[NORMAL + 32 + lane]
+            away = nx * floats[DIRECTION + lane] + ny * floats[DIRECTION + 16 + lane]
+            away += nz * floats[DIRECTION + 32 + lane]
+            scale = np.float32(1.0) / np.sqrt(nx * nx + ny * ny + nz * nz)
+            scale = -scale if away > np.float32(0.0) else scale
+            for k in range(3):
+                turned = (view[k, 0] * nx + view[k, 1] * ny + view[k, 2] * nz) * scale
+                normals[row, column, k] = turned if hit else np.float32(0.0)
+
+
+@njit(**INNER)
+def shade_hits(packets: np.ndarray, floats: np.ndarray, light: np.ndarray, shading: Shading, slot: np.record) -> None:
     """Write the colours of the surfaces that the rays of some packets have hit.
 
     Each stage runs over all packets, so that the processor can load the data of one packet while it computes another.
@@ -309,23 +433,24 @@ def shade_hits(
         packets: [P, words], the packets as int32.
         floats: [P, words], the packets as float32.
         light: [3] float32, towards the light.
-        axes: [2, 3] float32, change of a ray to the next pixel on the right and above.
         shading: Inputs of shading.
         slot: SLOT, the scene.
     """
-    triangles = carray(pointer(slot.triangles), (slot.num_triangles, TRIANGLE_WORDS), np.int32)
-    materials = carray(pointer(slot.materials), (slot.num_materials, MATERIAL_WORDS), np.int32)
     texels = carray(pointer(slot.texels), (slot.num_textures * shading.size * shading.size * 2,), np.int32)
     textured = False
     for k in range(len(packets)):
-        find_shine(floats[k], light, shading.brightness)
-        textured |= read_materials(packets[k], triangles, materials)
+        find_light(floats[k], light, shading.brightness)
+        read_materials(packets[k], slot.triangles, slot.materials)
+        textured |= any_textured(packets[k])
     if textured:
         for k in range(len(packets)):
-            read_records(packets[k], triangles)
-            find_footprints(floats[k], axes)
+            read_mappings(packets[k], slot.triangles)
+            find_footprints(floats[k])
             find_levels(packets[k], floats[k], shading.size)
-            find_texels(packets[k], floats[k], shading.size, slot.num_textures)
+            if all_repeat(packets[k]):
+                find_texels(packets[k], floats[k], shading.size, slot.num_textures, None)
+            else:
+                find_texels(packets[k], floats[k], shading.size, slot.num_textures, packets[k])
             fetch_texels(packets[k], slot.texels)
         for k in range(len(packets)):
             read_texels(packets[k], texels)

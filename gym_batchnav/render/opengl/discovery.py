@@ -21,7 +21,7 @@ _SECONDS = 60
 
 
 class OpenGL(NamedTuple):
-    """What a process of its own found out about OpenGL.
+    """OpenGL as a separate process found it.
 
     Attributes:
         device: GL_RENDERER; None if OpenGL 4.3 is not available.
@@ -52,7 +52,7 @@ def find_device() -> str | None:
 
 @functools.cache
 def try_opengl() -> OpenGL:
-    """Create a context in a process of its own and describe it."""
+    """Create a context in a separate process and describe it."""
     if is_frozen():  # the executable would start the whole application again
         return OpenGL(error="a frozen application cannot start a process that tries OpenGL")
     paths = os.pathsep.join(os.path.abspath(path) for path in sys.path)

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
-from gym_batchnav.render.textures import TexturePool, build_texture_pool, material_factors, texture_coordinates
+from gym_batchnav.render.records import MATERIAL_RECORD, material_records
+from gym_batchnav.render.textures import TexturePool, build_texture_pool, texture_coordinates
 from gym_batchnav.scene.categories import SemanticIds
 from gym_batchnav.scene.scene import MASK, Scene
 
@@ -18,9 +19,6 @@ NUM_CLASSES = 4  # of chunks drawn in one call: 2 x masked + double-sided
 
 VERTEX_ATTRIBUTES = np.dtype([("uv", np.float32, 2), ("color", np.uint8, 4)])
 TRIANGLE_RECORD = np.dtype([("material", np.uint32), ("object", np.int32), ("normal", np.int16, 4)])
-MATERIAL_RECORD = np.dtype(
-    [("base_color", np.float32, 4), ("alpha_cutoff", np.float32), ("wrap", np.uint32, 2), ("filter", np.uint32)]
-)
 
 # The buffers on the device, in groups of equal layout, with the size of one item in bytes.
 DEVICE_BUFFERS = {
@@ -125,7 +123,7 @@ def prepare_mesh(scene: Scene, semantic: np.ndarray | None = None) -> PreparedMe
         attributes=_vertex_attributes(scene, vertices),
         indices=indices,
         triangles=_triangle_records(scene, order, corners, scene.triangle_object if semantic is None else semantic),
-        materials=_material_records(scene),
+        materials=material_records(scene),
         chunk_first=firsts,
         chunk_count=counts,
         chunk_class=np.array(classes, np.int64),
@@ -197,14 +195,4 @@ def _triangle_records(scene: Scene, order: np.ndarray, corners: np.ndarray, sema
     records["material"] = scene.triangle_material[order]
     records["object"] = semantic[order]
     records["normal"][:, :3] = np.rint(normals * 32767)
-    return records
-
-
-def _material_records(scene: Scene) -> np.ndarray:
-    """Return the records [M] MATERIAL_RECORD of a scene's materials."""
-    records = np.zeros(len(scene.materials), MATERIAL_RECORD)
-    records["base_color"] = material_factors(scene.materials)
-    records["alpha_cutoff"] = scene.materials.alpha_cutoff
-    records["wrap"] = scene.materials.wrap
-    records["filter"] = scene.materials.filter
     return records

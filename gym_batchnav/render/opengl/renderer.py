@@ -9,11 +9,12 @@ from typing import Protocol
 
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.library import SceneLibrary
-from gym_batchnav.render.checks import check_main_memory, check_opengl, check_target, closed_error
+from gym_batchnav.render.api import check_opengl
 from gym_batchnav.render.opengl.context import shared_context
 from gym_batchnav.render.opengl.mirror import SceneMirror
 from gym_batchnav.render.opengl.pipeline import Pipeline
-from gym_batchnav.render.opengl.target import OpenGLTarget
+from gym_batchnav.render.opengl.target import OpenGLDrawing
+from gym_batchnav.render.target import Target, check_main_memory, check_target, closed_error
 from gym_batchnav.render.textures import texture_size
 from gym_batchnav.scene.categories import SemanticIds
 from gym_batchnav.system.process import Claim, claim_process
@@ -63,7 +64,7 @@ class OpenGLRenderer:
         self._body_scenes = None if bodies is None else SceneMirror(bodies, SemanticIds())
         self._pipeline: Pipeline | None = None
         self._body_pipeline: Pipeline | None = None
-        self._targets: weakref.WeakSet[OpenGLTarget] = weakref.WeakSet()
+        self._targets: weakref.WeakSet[Target] = weakref.WeakSet()
 
     @cached_property
     def device(self) -> str:
@@ -112,21 +113,8 @@ class OpenGLRenderer:
         num_views: int = 1,
         device: str = "cpu",
         buffers: int = 2,
-    ) -> OpenGLTarget:
-        """Make a target for up to ``num_views`` views at a time.
-
-        Args:
-            camera: The camera of every view.
-            sensors: Any of ``"depth"``, ``"rgb"`` and ``"semantic"``.
-            num_views: N; views that do not fit into one framebuffer are drawn in several passes.
-            device: ``"cpu"``.
-            buffers: Number of sets of pictures that take turns as results.
-
-        Raises:
-            ValueError: If a sensor or a number is wrong, the device is not ``"cpu"``, or only ray tracers draw the
-                camera's lens or a sensor.
-            RuntimeError: If the renderer is closed.
-        """
+    ) -> Target:
+        """Make a target; see ``Renderer.target``."""
         scenes = self._open_scenes()
         check_target(sensors, num_views, buffers)
         check_opengl(camera, sensors)
@@ -135,7 +123,8 @@ class OpenGLRenderer:
         needs = (texture_size(camera), "rgb" not in sensors)
         textures, of_bodies = (None if mirror is None else mirror.textures(*needs) for mirror in mirrors)
         assert textures is not None
-        target = OpenGLTarget(self, camera, sensors, num_views, buffers, textures, of_bodies)
+        drawing = OpenGLDrawing(self, camera, sensors, num_views, buffers, textures, of_bodies)
+        target = Target(self, drawing, num_views, buffers)
         self._targets.add(target)
         return target
 

@@ -104,8 +104,8 @@ flat in vec3 light;
 struct Material {
     vec4 base_color;
     float alpha_cutoff;
-    uint wrap_u, wrap_v;    // 0 repeat, 1 clamp, 2 mirror
-    uint nearest;           // whether level 0 is not interpolated
+    int texture;            // in the scene; layers[] has its place
+    uint wrap_u, wrap_v;    // 0 repeat, 1 clamp, 2 mirror; plus 4 if level 0 is not interpolated
 };
 layout(std430, binding = 2) readonly buffer Materials { Material materials[]; };
 layout(std430, binding = 3) readonly buffer Layers { int layers[]; };
@@ -114,6 +114,7 @@ uniform float texture_size;
 uniform vec2 brightness;    // ambient, diffuse
 
 float wrapped(float x, uint mode, float half_texel) {
+    mode &= 3u;
     if (mode == 0u) return x;
     if (mode == 2u) x = 1.0 - abs(1.0 - mod(x, 2.0));
     return clamp(x, half_texel, 1.0 - half_texel);
@@ -135,7 +136,7 @@ vec4 texel(vec2 at, int layer, float level) {
 vec4 bilinear(Material material, int layer, float level) {
     float half_texel = 0.5 * exp2(level) / texture_size;
     vec2 at = vec2(wrapped(uv.x, material.wrap_u, half_texel), wrapped(uv.y, material.wrap_v, half_texel));
-    if (material.nearest != 0u && level == 0.0) at = (floor(at * texture_size) + 0.5) / texture_size;
+    if (material.wrap_u >= 4u && level == 0.0) at = (floor(at * texture_size) + 0.5) / texture_size;
     return texel(at, layer, level);
 }
 

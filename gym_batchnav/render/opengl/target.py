@@ -1,22 +1,22 @@
-"""Targets of the OpenGL renderer: a framebuffer of tiles, and the pictures gathered from it."""
+"""Drawing into targets with OpenGL: a framebuffer of tiles, and the pictures gathered from it."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import moderngl
 import numpy as np
+from typing_extensions import override
 
 from gym_batchnav.geometry import Camera
-from gym_batchnav.render.api import SENSOR_FORMATS, SENSORS, InFlight
+from gym_batchnav.render.api import SENSOR_FORMATS, SENSORS, empty_pictures
 from gym_batchnav.render.bodies import BodyViews
-from gym_batchnav.render.checks import check_rigid, check_slots
 from gym_batchnav.render.opengl.culling import VIEW_RECORD, GrowingBuffer, frustum_planes, passes
-from gym_batchnav.render.opengl.pictures import Buffers, HostPictures, picture_bytes
 from gym_batchnav.render.opengl.pipeline import Kind, Pipeline
 from gym_batchnav.render.opengl.textures import TextureMirror
 from gym_batchnav.render.optics import brightness, light_directions
+from gym_batchnav.render.target import Drawing, most_in_flight
 
 if TYPE_CHECKING:
     from gym_batchnav.render.opengl.renderer import OpenGLRenderer
@@ -28,6 +28,7 @@ MAX_SIDE_SOFTWARE = 512
 _NO_FAR_PLANE = 1e30  # metres
 _BINDINGS = {"depth": 1, "rgb": 2, "semantic": 3}
 _PACK_PIXELS = 4 * 128  # pixels per work group of the packing program
+_Buffers = dict[str, moderngl.Buffer]  # one per sensor
 
 
 def grid_shape(camera: Camera, num_views: int, max_side: int) -> tuple[int, int]:
@@ -38,6 +39,12 @@ def grid_shape(camera: Camera, num_views: int, max_side: int) -> tuple[int, int]
     return columns, min(-(-num_views // columns), most_rows)
 
 
+def picture_bytes(camera: Camera, sensor: str) -> int:
+    """Return the size of one picture in bytes."""
+    dtype, channels = SENSOR_FORMATS[sensor]
+    return camera.height * camera.width * channels * dtype.itemsize
+
+
 class _DeviceObjects:
     """The device objects of a target.
 
@@ -45,14 +52,15 @@ class _DeviceObjects:
         grid: Columns and rows of tiles.
         pages: First view and the view after the last of every page, a run of views that fills the framebuffer once.
         gathered: The pictures of one page per sensor, before they are appended to those of the batch.
+        pictures: Sets of buffers for the pictures of a batch, which take turns, so that one batch is read while the
+            next is drawn.
     """
 
     def __init__(
-        self, pipeline: Pipeline, camera: Camera, sensors: tuple[str, ...], num_views: int, pictures: HostPictures
+        self, pipeline: Pipeline, camera: Camera, sensors: tuple[str, ...], num_views: int, num_sets: int
     ) -> None:
         context = pipeline.context
         self._context = context
-        self.pictures = pictures
         self.grid = grid_shape(camera, num_views, MAX_SIDE_SOFTWARE if context.software else MAX_SIDE)
         size = (self.grid[0] * camera.width, self.grid[1] * camera.height)
         self.attachments = {"depth": context.depth_texture(size)}
@@ -68,11 +76,15 @@ class _DeviceObjects:
         per_page = self.grid[0] * self.grid[1]
         self.pages = [(first, min(first + per_page, num_views)) for first in range(0, num_views, per_page)]
         groups = -(-min(per_page, num_views) * camera.width * camera.height // 4)  # of four pixels
-        self.gathered = {
-            sensor: context.moderngl.buffer(reserve=4 * groups * dtype.itemsize * channels)
-            for sensor, (dtype, channels) in SENSOR_FORMATS.items()
-            if sensor in sensors
+        sizes = {sensor: picture_bytes(camera, sensor) for sensor in sensors}
+        pixels = camera.width * camera.height
+        self.gathered: _Buffers = {
+            sensor: context.moderngl.buffer(reserve=4 * groups * size // pixels) for sensor, size in sizes.items()
         }
+        self.pictures: list[_Buffers] = [
+            {sensor: context.moderngl.buffer(reserve=num_views * size) for sensor, size in sizes.items()}
+            for _ in range(most_in_flight(num_sets))
+        ]
 
     def release(self) -> None:
         """Release everything."""
@@ -80,60 +92,42 @@ class _DeviceObjects:
         self.framebuffer.release()
         for texture in self.attachments.values():
             texture.release()
-        for buffer in self.gathered.values():
-            buffer.release()
+        for buffers in (self.gathered, *self.pictures):
+            for buffer in buffers.values():
+                buffer.release()
         self.views.release()
-        self.pictures.release()
 
 
-class OpenGLTarget:
-    """A target of the OpenGL renderer, made by ``OpenGLRenderer.target``; see ``render.api.Target``."""
+class OpenGLDrawing(Drawing):
+    """The OpenGL renderer's part of a target."""
 
     def __init__(
         self, renderer: OpenGLRenderer, camera: Camera, sensors: tuple[str, ...], num_views: int, buffers: int,
         textures: TextureMirror, body_textures: TextureMirror | None,
     ) -> None:  # fmt: skip
-        self.num_views = num_views
         self._renderer = renderer
         self._camera = camera
+        self._num_views = num_views
         self._textures = textures
         self._body_textures = body_textures
         self._sensors = tuple(sensor for sensor in SENSORS if sensor in sensors)
-        self._num_sets = buffers
+        self._sets = [empty_pictures(camera, self._sensors, num_views) for _ in range(buffers)]
         self._objects: _DeviceObjects | None = None
         self._num_begun = 0  # batches so far
-        self._in_flight: InFlight[tuple[int, int]] = InFlight(buffers)  # number of the batch, views in it
-        self._closed = False
         depth_only = self._sensors == ("depth",)
         self._far = camera.max_depth if depth_only and camera.depth_miss == "far" else _NO_FAR_PLANE
 
-    def render(self, slots: np.ndarray, views: np.ndarray, bodies: BodyViews | None = None) -> dict[str, Any]:
-        """Draw every view and return the pictures; see ``Target.render``."""
-        self._check_usable()
-        self._in_flight.check_idle("render")
-        check_slots(slots, views, self._renderer.library.num_slots, self.num_views)
-        check_rigid(views)
-        self.begin(slots, views, bodies)
-        return self.finish()
-
-    def begin(self, slots: np.ndarray, views: np.ndarray, bodies: BodyViews | None = None) -> None:
-        """Start drawing every view on the device, without waiting for it; see ``Target.begin``."""
-        self._check_usable()
-        self._in_flight.check_space()
-        check_slots(slots, views, self._renderer.library.num_slots, self.num_views)
-        slots = np.asarray(slots, np.int64)
-        views = np.asarray(views, np.float32)
-        moving = self._renderer.bodies
-        bodies = BodyViews.none() if bodies is None else bodies
-        bodies.check(len(slots), 0 if moving is None else moving.num_slots)
+    @override
+    def begin(self, slots: np.ndarray, views: np.ndarray, bodies: BodyViews) -> tuple[int, int]:
         pipeline = self._renderer.pipeline
         with pipeline.context:
             pipeline.scenes.sync(pipeline.context, slots)
             if len(bodies):
                 self._renderer.body_pipeline.scenes.sync(pipeline.context, np.asarray(bodies.slot, np.int64))
             if self._objects is None:
-                self._objects = self._make_objects(pipeline)
-            pictures = self._objects.pictures.buffers(self._num_begun)
+                made = _DeviceObjects(pipeline, self._camera, self._sensors, self._num_views, len(self._sets))
+                self._objects = made
+            pictures = self._objects.pictures[self._num_begun % len(self._objects.pictures)]
             for first, last in self._objects.pages:
                 part = slice(first, last)
                 if first < len(slots):
@@ -141,42 +135,32 @@ class OpenGLTarget:
                     self._pack(pipeline, self._objects, len(slots[part]))
                     self._append(pipeline, self._objects.gathered, pictures, first, len(slots[part]))
             pipeline.context.flush()
-        self._in_flight.add((self._num_begun, len(slots)))
+        batch = (self._num_begun, len(slots))
         self._num_begun += 1
+        return batch
 
-    def finish(self) -> dict[str, Any]:
-        """Wait for the pictures of the oldest batch in flight and return them; see ``Target.finish``."""
-        self._check_usable()
-        self._in_flight.check_begun()
+    @override
+    def finish(self, batch: tuple[int, int]) -> dict[str, np.ndarray]:
         assert self._objects is not None
+        number, count = batch
+        images = {sensor: picture[:count] for sensor, picture in self._sets[number % len(self._sets)].items()}
+        buffers = self._objects.pictures[number % len(self._objects.pictures)]
         context = self._renderer.pipeline.context
-        batch = self._in_flight.take()
         with context:
-            context.check("drawing")
+            context.check("drawing")  # reading from a lost or exhausted device would crash
             try:
-                return self._objects.pictures.take(*batch)
+                for sensor, image in images.items():
+                    buffers[sensor].read_into(image, image.nbytes)
             except moderngl.Error:  # the buffer cannot be mapped
                 context.check("reading images")
                 raise
+        return images
 
+    @override
     def close(self) -> None:
-        """Release the target; idempotent."""
         if self._objects is not None:
             self._renderer.release(self._objects)
         self._objects = None
-        self._closed = True
-
-    def _make_objects(self, pipeline: Pipeline) -> _DeviceObjects:
-        arguments = (self._camera, self._sensors, self.num_views)
-        pictures = HostPictures(pipeline.context, *arguments, self._num_sets)
-        return _DeviceObjects(pipeline, *arguments, pictures)
-
-    def _check_usable(self) -> None:
-        """Raise RuntimeError if the target or its renderer is closed, or if called in another process or thread."""
-        self._renderer.check_open()
-        if self._closed:
-            raise RuntimeError("this OpenGL target is closed: make a new one with renderer.target")
-        self._renderer.claim.claim_thread("drawing with OpenGL")
 
     def _draw_page(
         self, pipeline: Pipeline, objects: _DeviceObjects, slots: np.ndarray, views: np.ndarray, bodies: BodyViews
@@ -284,7 +268,7 @@ class OpenGLTarget:
         packer.run(-(-pixels // _PACK_PIXELS))
         pipeline.context.moderngl.memory_barrier()
 
-    def _append(self, pipeline: Pipeline, gathered: Buffers, pictures: Buffers, first: int, num_views: int) -> None:
+    def _append(self, pipeline: Pipeline, gathered: _Buffers, pictures: _Buffers, first: int, num_views: int) -> None:
         """Copy the pictures of a page to their place in the batch, from view ``first`` on."""
         for sensor, buffer in gathered.items():
             size = picture_bytes(self._camera, sensor)

@@ -8,21 +8,22 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 import warp as wp
+from typing_extensions import override
 
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.library import SceneLibrary
-from gym_batchnav.render.api import SENSOR_FORMATS, InFlight
+from gym_batchnav.render.api import SENSOR_FORMATS
 from gym_batchnav.render.bodies import BodyViews, body_spheres
-from gym_batchnav.render.checks import check_rigid, check_slots, check_target, closed_error
 from gym_batchnav.render.optics import brightness, camera_optics, light_directions, ray_table
-from gym_batchnav.render.preparations import Preparations
 from gym_batchnav.render.records import Surface, SurfacePreparer, check_triangles, is_masked
+from gym_batchnav.render.target import Drawing, Preparations, Target, check_target, closed_error
 from gym_batchnav.render.textures import SRGB_DECODE, SRGB_ENCODE, texture_size
 from gym_batchnav.render.warp import kernels
 from gym_batchnav.render.warp.device import stream, warp_device
 from gym_batchnav.scene.categories import SemanticIds
 from gym_batchnav.scene.scene import MASK, Scene
 from gym_batchnav.system.process import Claim, claim_process
+from gym_batchnav.system.progress import late_progress
 
 _KINDS: dict[str, Any] = {
     "depth": wp.float32,
@@ -150,28 +151,16 @@ class WarpRenderer:
         num_views: int = 1,
         device: str = "cpu",
         buffers: int = 2,
-    ) -> WarpTarget:
-        """Make a target for up to ``num_views`` views at a time.
-
-        Args:
-            camera: The camera of every view.
-            sensors: Any of ``"depth"``, ``"rgb"``, ``"semantic"``, ``"normals"`` and ``"points"``.
-            num_views: N.
-            device: Device of the pictures: ``"cpu"`` for NumPy arrays, ``"cuda"`` for torch tensors that stay on the
-                NVIDIA device.
-            buffers: Number of sets of pictures that take turns as results.
-
-        Raises:
-            ValueError: If a sensor, a number or the device is wrong.
-            RuntimeError: If the renderer is closed, or ``device="cuda"`` and it draws on the processor.
-        """
+    ) -> Target:
+        """Make a target; see ``Renderer.target``."""
         self.check_open()
         check_target(sensors, num_views, buffers)
         if device not in ("cpu", "cuda"):
             raise ValueError(f"device={device!r}: choose 'cpu' or 'cuda'")
         if device == "cuda" and not self.warp_device.is_cuda:
             raise RuntimeError("device='cuda': Warp finds no NVIDIA device: use device='cpu'")
-        return WarpTarget(self, camera, sensors, num_views, device, buffers)
+        drawing = _WarpDrawing(self, camera, sensors, num_views, device, buffers)
+        return Target(self, drawing, num_views, buffers)
 
     def table(self, library: SceneLibrary, cull: bool, size: int, masked_only: bool) -> _Table:
         """Return the slots of a library as the kernel reads them, updated to the scenes that are resident now.
@@ -274,8 +263,8 @@ class _Table:
     keeps_alive: list[_Shape | None]
 
 
-class WarpTarget:
-    """A target of the Warp renderer, made by ``WarpRenderer.target``; see ``render.api.Target``.
+class _WarpDrawing(Drawing):
+    """The Warp renderer's part of a target.
 
     With ``device="cuda"`` all work is queued on torch's current stream, and neither ``begin`` nor ``finish`` waits for
     it. A reader on another stream must have finished, or the current stream must wait for it, before the ring comes
@@ -291,7 +280,6 @@ class WarpTarget:
         device: str,
         buffers: int,
     ) -> None:
-        self.num_views = num_views
         self._renderer = renderer
         self._camera = camera
         self._sensors = sensors
@@ -299,6 +287,9 @@ class WarpTarget:
         for library in filter(None, (renderer.library, renderer.bodies)):
             self._table(library)  # so that scenes are prepared and refused now
         self._lens = _lens(camera, sensors, renderer.warp_device)
+        self._kernel = kernels.draw_kernel("rgb" in sensors, renderer.bodies is not None)
+        with late_progress("Compiling kernels of Warp once for this machine", total=1):
+            wp.load_module(self._kernel.module, renderer.warp_device)
         shape = (num_views, camera.height, camera.width)
         self._sets = [
             {sensor: _empty(sensor, shape, renderer.warp_device) for sensor in sensors} for _ in range(buffers)
@@ -310,40 +301,23 @@ class WarpTarget:
                 {sensor: _empty(sensor, shape, "cpu", pinned=True) for sensor in sensors} for _ in range(buffers)
             ]
         self._next_set = 0
-        self._in_flight: InFlight[tuple[int, int, Any]] = InFlight(buffers)
-        self._closed = False
 
-    def render(self, slots: np.ndarray, views: np.ndarray, bodies: BodyViews | None = None) -> dict[str, Any]:
-        """Draw every view; see ``Target.render``."""
-        self._check_usable()
-        self._in_flight.check_idle("render")
-        self._check(slots, views)
-        check_rigid(views)
-        self.begin(slots, views, bodies)
-        return self.finish()
-
-    def begin(self, slots: np.ndarray, views: np.ndarray, bodies: BodyViews | None = None) -> None:
-        """Start drawing; see ``Target.begin``."""
-        self._check_usable()
-        self._in_flight.check_space()
-        self._check(slots, views)
-        renderer = self._renderer
-        bodies = BodyViews.none() if bodies is None else bodies
-        bodies.check(len(slots), 0 if renderer.bodies is None else renderer.bodies.num_slots)
-        with stream(renderer.warp_device, self._to_torch):
+    @override
+    def begin(self, slots: np.ndarray, views: np.ndarray, bodies: BodyViews) -> tuple[int, int, Any]:
+        with stream(self._renderer.warp_device, self._to_torch):
             self._draw(slots, views, bodies)
             event = None
             if self._copies:
                 for sensor, picture in self._sets[self._next_set].items():
                     wp.copy(self._copies[self._next_set][sensor], picture, count=len(slots) * picture[0].size)
                 event = wp.record_event()
-        self._in_flight.add((self._next_set, len(slots), event))
+        batch = (self._next_set, len(slots), event)
         self._next_set = (self._next_set + 1) % len(self._sets)
+        return batch
 
-    def finish(self) -> dict[str, Any]:
-        """Return the pictures of the oldest batch in flight; see ``Target.finish``."""
-        self._check_usable()
-        turn, count, event = self._in_flight.take()
+    @override
+    def finish(self, batch: tuple[int, int, Any]) -> dict[str, Any]:
+        turn, count, event = batch
         if self._to_torch:
             return {sensor: _with_channels(wp.to_torch(one)[:count]) for sensor, one in self._sets[turn].items()}
         if event is not None:
@@ -351,23 +325,10 @@ class WarpTarget:
         pictures = self._copies[turn] if self._copies else self._sets[turn]
         return {sensor: _with_channels(picture.numpy()[:count]) for sensor, picture in pictures.items()}
 
+    @override
     def close(self) -> None:
-        """Release the target; idempotent."""
-        self._closed = True
         self._sets = []
         self._copies = []
-        self._in_flight.clear()
-
-    def _check_usable(self) -> None:
-        """Raise RuntimeError if the target or its renderer is closed, or if called in another process or thread."""
-        self._renderer.check_open()
-        if self._closed:
-            raise RuntimeError("this WarpTarget is closed: make a new one with renderer.target")
-        self._renderer.claim.claim_thread("drawing with Warp")
-
-    def _check(self, slots: np.ndarray, views: np.ndarray) -> None:
-        """Raise ValueError unless the slots and the shapes and types of both arrays are valid."""
-        check_slots(slots, views, self._renderer.library.num_slots, self.num_views)
 
     def _table(self, library: SceneLibrary) -> _Table:
         """Return the slots of a library as this target's kernel reads them."""
@@ -378,7 +339,6 @@ class WarpTarget:
         """Launch the kernel for all views."""
         renderer = self._renderer
         camera = self._camera
-        colored = "rgb" in self._sensors
         scenes = self._table(renderer.library)
         if not scenes.filled[slots].all():
             empty = np.asarray(slots)[~scenes.filled[slots]][0]
@@ -392,7 +352,7 @@ class WarpTarget:
         for sensor, picture in self._sets[self._next_set].items():
             setattr(pictures, sensor, picture)
         wp.launch(
-            kernels.draw_kernel(colored, renderer.bodies is not None),
+            self._kernel,
             (len(slots), camera.height, camera.width),
             [scenes.slots, shapes.slots, self._views(slots, views), moving, self._lens, pictures],
             device=renderer.warp_device,

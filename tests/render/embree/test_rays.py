@@ -12,10 +12,7 @@ from rays import AHEAD, METRES, pixel_rays, random_views, render
 from gym_batchnav.geometry import Camera
 from gym_batchnav.lenses import Beams, Cylindrical, DoubleSphere, Equirectangular, Fisheye, Orthographic
 from gym_batchnav.library.library import SceneLibrary
-from gym_batchnav.render.api import SENSOR_FORMATS, make_renderer
-from gym_batchnav.render.checks import ray_table_bytes
-from gym_batchnav.render.embree.device import Embree
-from gym_batchnav.render.embree.renderer import EmbreeRenderer
+from gym_batchnav.render.api import SENSOR_FORMATS, make_renderer, ray_table_bytes
 from gym_batchnav.render.optics import camera_optics, ray_table
 
 LENSES = [
@@ -46,10 +43,9 @@ def exits(origin: np.ndarray, direction: np.ndarray) -> np.ndarray:
         return np.maximum((LOW - origin) / direction, (HIGH - origin) / direction).min(axis=-1)
 
 
-@pytest.mark.parametrize("size", [(33, 17), (20, 48)])
 @pytest.mark.parametrize("lens", LENSES, ids=repr)
-def test_a_room_from_inside(lens, size):
-    camera = Camera(*size, lens=lens, normalize_depth=False, max_depth=100, near=1e-3)
+def test_a_room_from_inside(lens):
+    camera = Camera(33, 18, lens=lens, normalize_depth=False, max_depth=100, near=1e-3)
     views = random_views(0, 6, 0.4)
     seen = render(ROOM, views, camera, ("depth", "normals", "points"))
     alone = render(ROOM, views, camera)
@@ -68,48 +64,6 @@ def test_a_room_from_inside(lens, size):
         expected = inward @ view[:3, :3].T
         np.testing.assert_allclose(seen["normals"][n][away_from_edges], expected[away_from_edges], atol=1e-4)
         assert not seen["normals"][n][none].any()
-
-
-@pytest.mark.parametrize("lens", LENSES, ids=repr)
-def test_a_sphere_from_inside(lens):
-    longitude = np.linspace(0, 2 * np.pi, 401)
-    latitude = np.linspace(0, np.pi, 201)
-    sin = np.sin(latitude)[:, None]
-    cos = np.cos(latitude)[:, None]
-    points = 3 * np.stack(np.broadcast_arrays(sin * np.cos(longitude), cos, sin * np.sin(longitude)), -1)
-    corner = points[:-1, :-1], points[1:, :-1], points[1:, 1:], points[:-1, 1:]
-    triangles = np.concatenate([np.stack([corner[i] for i in t], 2).reshape(-1, 3, 3) for t in ((0, 1, 2), (0, 2, 3))])
-    camera = Camera(48, 24, lens=lens, normalize_depth=False, max_depth=100, near=1e-3)
-    views = random_views(1, 4, 0.4)
-    seen = render(rooms.scene_of("sphere", triangles.astype(np.float32)), views, camera)["depth"][..., 0]
-    for depth, view in zip(seen, views, strict=True):
-        origin, direction = world_rays(camera, view)
-        along = (origin * direction).sum(axis=-1)
-        distance = np.sqrt(along**2 + 9 - (origin**2).sum(axis=-1)) - along
-        none = np.isnan(distance)
-        assert np.abs(depth - distance)[~none].max() < 1e-3  # facets cut off at most 3 (1 - cos(pi / 400)) / cos 25 deg
-        assert (depth[none] == 100).all()
-
-
-@pytest.mark.parametrize("lens", [lens for lens in LENSES if not isinstance(lens, Beams)], ids=repr)
-def test_a_checkerboard(lens):
-    cell = 0.05 if lens.is_parallel else 2.0
-    board = wall(2.0, half=4 * cell, texture=checkerboard(8), repeats=(1, 1))
-    camera = Camera(160, 120, lens=lens, lit=False)
-    seen = render(scene_of(board), AHEAD, camera, ("rgb", "semantic"))
-    origin, direction = world_rays(camera, AHEAD[0])
-    with np.errstate(divide="ignore", invalid="ignore"):
-        point = origin + (-2 - origin[..., 2:]) / direction[..., 2:] * direction
-    hit = (direction[..., 2] < 0) & (np.abs(point[..., :2]) < 4 * cell).all(axis=-1)
-    np.testing.assert_array_equal(seen["semantic"][0, ..., 0], hit)
-    across = (point[..., 0] + 4 * cell) / cell
-    down = (4 * cell - point[..., 1]) / cell
-    white = (np.floor(across) + np.floor(down)) % 2 == 0
-    middle = hit & (np.abs(across % 1 - 0.5) < 0.3) & (np.abs(down % 1 - 0.5) < 0.3)
-    middle &= -direction[..., 2] > 0.7  # where footprints are small
-    assert middle.sum() > 20
-    np.testing.assert_allclose(seen["rgb"][0][middle], np.where(white, 255, 0)[middle][:, None].repeat(3, 1), atol=2)
-    assert not seen["rgb"][0][~hit].any()
 
 
 @pytest.mark.parametrize("masked", [False, True])
@@ -188,20 +142,6 @@ def test_outside_of_the_circle_nothing_is_hit():
     assert (render(ROOM, AHEAD, replace(camera, depth_miss="far"))["depth"][0, 0, 0] == 1).all()
 
 
-def test_every_width_of_packets_shows_the_same(monkeypatch):
-    camera = Camera(21, 14, lens=Fisheye(190))
-    views = random_views(5, 3, 0.5)
-    library = SceneLibrary.from_scenes([ROOM])
-    expected = EmbreeRenderer(library).target(camera, ("depth", "rgb"), 3).render(np.zeros(3, int), views)
-    embree = Embree("isa=avx2")
-    assert embree.num_rays == 8 or embree.num_rays == 4
-    monkeypatch.setattr("gym_batchnav.render.embree.renderer.shared_embree", lambda: embree)
-    library = SceneLibrary.from_scenes([ROOM])
-    seen = EmbreeRenderer(library).target(camera, ("depth", "rgb"), 3).render(np.zeros(3, int), views)
-    for sensor, image in expected.items():
-        assert np.isclose(seen[sensor], image, rtol=1e-4, atol=1).mean() > 0.999
-
-
 @pytest.mark.opengl
 @pytest.mark.parametrize(
     ("camera", "sensors", "named"),
@@ -214,7 +154,7 @@ def test_opengl_refuses_by_name_what_it_cannot_draw(camera, sensors, named):
     renderer.close()
 
 
-@pytest.mark.parametrize("lens", [None, *LENSES], ids=repr)
+@pytest.mark.parametrize("lens", [None, Fisheye(180)], ids=repr)
 def test_the_memory_of_a_table_of_rays_is_known_before_it_is_made(lens):
     camera = Camera(256, 128, lens=lens)
     kept, meanwhile = ray_table_bytes(camera)

@@ -4,7 +4,7 @@ import ctypes
 
 import numba
 import numpy as np
-from quads import Quad, checkerboard, scene_of, wall
+from quads import checkerboard, scene_of, wall
 from rays import AHEAD, METRES, render
 
 from gym_batchnav.library.library import SceneLibrary
@@ -13,9 +13,6 @@ from gym_batchnav.render.embree import packet, trace
 from gym_batchnav.render.embree.renderer import EmbreeRenderer
 from gym_batchnav.render.embree.shade import LOG2_ERROR, find_levels, finish_colors
 from gym_batchnav.render.textures import build_texture_pool, level_starts
-from gym_batchnav.scene.scene import CLAMP, MIRROR
-
-SLOT_FIELDS = trace.SLOT.names
 
 
 class RayHit16(ctypes.Structure):
@@ -28,24 +25,6 @@ class RayHit16(ctypes.Structure):
         *((name, ctypes.c_float * 16) for name in ("Ng_x", "Ng_y", "Ng_z", "u", "v")),
         *((name, ctypes.c_uint * 16) for name in ("primID", "geomID", "instID", "instPrimID")),
     ]
-
-
-@numba.njit
-def read_slot(table, index):
-    slot = table[index]
-    return (
-        slot.tree, slot.objects, slot.triangles, slot.materials, slot.texels, slot.num_triangles, slot.num_materials,
-        slot.num_textures, slot.masked,
-    )  # fmt: skip
-
-
-def test_kernels_read_every_field_of_a_slot_by_its_name():
-    table = np.zeros(3, trace.SLOT)
-    values = np.random.default_rng(0).integers(1, 2**62, len(SLOT_FIELDS))
-    for name, value in zip(SLOT_FIELDS, values, strict=True):
-        table[1][name] = value
-    assert read_slot(table, 1) == tuple(values)
-    assert not any(read_slot(table, 0)) and not any(read_slot(table, 2))
 
 
 def test_a_slot_tells_where_its_scene_lies():
@@ -68,32 +47,6 @@ def test_a_slot_tells_where_its_scene_lies():
     renderer.close()
 
 
-def test_words_of_the_records_are_the_fields_of_the_same_name():
-    colors = np.arange(16).reshape(4, 4).tolist()
-    quad = Quad(
-        (0, 0, -1), (2, 0, 0), (0, 4, 0), checkerboard(2), (3, 5), (0.1, 0.2, 0.3, 0.4), colors, True, True,
-        (CLAMP, MIRROR),
-    )  # fmt: skip
-    built = records.build_surface(scene_of(quad), 4)
-    words = built.triangles.view(np.int32).reshape(2, records.TRIANGLE_WORDS)
-    floats = words.view(np.float32)
-    # The first triangle: corners 0 (0, 5), 1 (3, 5) and 2 (3, 0) of the texture, v growing downwards.
-    assert floats[0, [records.U0, records.V0]].tolist() == [0, 5]
-    assert floats[0, [records.U1, records.V1]].tolist() == [3, 0]
-    assert floats[0, [records.U2, records.V2]].tolist() == [3, -5]
-    np.testing.assert_allclose(floats[0, records.GRADIENT_U : records.GRADIENT_U + 3], [1.5, 0, 0])
-    np.testing.assert_allclose(floats[0, records.GRADIENT_V : records.GRADIENT_V + 3], [0, -1.25, 0])
-    corners = words[1, records.COLOR : records.COLOR + 3].copy().view(np.uint8).reshape(3, 4)
-    assert corners.tolist() == [colors[0], colors[2], colors[3]]
-    assert words[:, records.MATERIAL].tolist() == [0, 0]
-    material = built.materials.view(np.int32).reshape(1, records.MATERIAL_WORDS)[0]
-    np.testing.assert_allclose(
-        material.view(np.float32)[records.FACTOR : records.FACTOR + 4], [0.1, 0.2, 0.3, 0.4], rtol=1e-6
-    )
-    assert material.view(np.float32)[records.CUTOFF] == 0.5
-    assert material[[records.TEXTURE, records.WRAP_U, records.WRAP_V]].tolist() == [0, CLAMP, MIRROR]
-
-
 def test_a_packet_begins_with_embrees_rays():
     for name, word in (
         ("org_x", packet.ORIGIN), ("tnear", packet.NEAR), ("dir_x", packet.DIRECTION), ("tfar", packet.FAR),
@@ -102,18 +55,6 @@ def test_a_packet_begins_with_embrees_rays():
     ):  # fmt: skip
         assert getattr(RayHit16, name).offset == 4 * word, name
     assert ctypes.sizeof(RayHit16) == 4 * packet.ACTIVE
-
-
-def test_float_rows_of_the_scratch_space_come_before_integer_rows():
-    floats = (
-        packet.RECORD, packet.FACTOR, packet.AT_U, packet.AT_V, packet.SHINE, packet.WITHIN, packet.COLOR,
-        packet.BLEND, packet.SQUARE,
-    )  # fmt: skip
-    integers = (
-        packet.LEVEL, packet.CORNERS, packet.TEXTURE, packet.WRAP_U, packet.WRAP_V, packet.TEXELS, packet.SHOWN,
-    )  # fmt: skip
-    assert max(floats) == packet.SQUARE < min(integers)
-    assert len({*floats, *integers}) == len(floats) + len(integers)
 
 
 def test_mip_levels_are_as_exact_as_they_say():
@@ -130,14 +71,14 @@ def test_mip_levels_are_as_exact_as_they_say():
     squares = np.geomspace(0.2 / size, 5, 160_000).astype(np.float32).reshape(-1, 16) ** 2
     worst = 0.0
     for row in squares:
-        floats[packet.SQUARE : packet.SQUARE + 16] = row
+        floats[packet.FOOTPRINT : packet.FOOTPRINT + 16] = row
         find(array, floats, size)
         level = array[packet.LEVEL : packet.LEVEL + 16] + floats[packet.BLEND : packet.BLEND + 16].astype(np.float64)
         exact = np.clip(np.log2(size) + 0.5 * np.log2(row.astype(np.float64)), 0, levels)
         worst = max(worst, np.abs(level - exact).max())
     assert worst <= LOG2_ERROR / 2 + 2e-6  # and the rounding of a float32 near 9
     for absurd, expected in ((0.0, 0), (np.inf, levels), (np.nan, levels)):
-        floats[packet.SQUARE : packet.SQUARE + 16] = absurd
+        floats[packet.FOOTPRINT : packet.FOOTPRINT + 16] = absurd
         find(array, floats, size)
         assert (array[packet.LEVEL : packet.LEVEL + 16] == expected).all()
 
@@ -167,7 +108,7 @@ def test_light_that_is_not_a_number_is_black():
     def finish(packet, floats):
         finish_colors(packet, floats, np.float32(4095))
 
-    words = np.zeros(packet.SHOWN + 48, np.int32)
-    words.view(np.float32)[packet.SHINE : packet.SHINE + 16] = np.nan
+    words = np.zeros(packet.SHOWN_RGB + 48, np.int32)
+    words.view(np.float32)[packet.LIGHT : packet.LIGHT + 16] = np.nan
     finish(words, words.view(np.float32))
-    assert (words[packet.SHOWN :] == 0).all()
+    assert (words[packet.SHOWN_RGB :] == 0).all()

@@ -4,13 +4,13 @@ import dataclasses
 
 import numpy as np
 import pytest
-from quads import Quad, checkerboard, rotations, scene_of, views_at, wall
+from quads import Quad, checkerboard, rotations, scene_of, views_at
 from rays import AHEAD, METRES, cast, pixel_rays, random_views, render, to_linear, to_srgb
 
 from gym_batchnav.geometry import Camera
 from gym_batchnav.render.textures import build_texture_pool, texture_size
 from gym_batchnav.scene.load import load_scene
-from gym_batchnav.scene.scene import CLAMP, LINEAR, MASK, MIRROR, NEAREST, REPEAT, Scene
+from gym_batchnav.scene.scene import CLAMP, LINEAR, MIRROR, NEAREST, REPEAT, Scene
 
 BARE = Camera(64, 64, normalize_depth=False, max_depth=1000, lit=False)
 
@@ -148,7 +148,7 @@ def panels() -> Scene:
     return scene_of(*quads)
 
 
-@pytest.mark.parametrize("camera", [METRES, BARE, dataclasses.replace(BARE, width=90, height=70)])
+@pytest.mark.parametrize("camera", [METRES, dataclasses.replace(BARE, width=90, height=70)])
 def test_pixels_match_the_slow_twin(camera):
     assert_like_twin(panels(), camera, random_views(11, 6, 0.5), 60)
 
@@ -169,64 +169,9 @@ def test_pixels_of_a_real_room_match_the_slow_twin(data_dir):
     assert_like_twin(part, METRES, views, 80)
 
 
-def test_light_falls_from_head_and_sky():
-    up = 0.65 + 0.35 * np.sqrt(0.5)
-    level = 0.65 + 0.35 * np.sqrt(0.5)
-    floor = scene_of(Quad((-90, -1, 90), (180, 0, 0), (0, 0, -180)))
-    ceiling = scene_of(Quad((-90, 1, -90), (180, 0, 0), (0, 0, 180)))
-    assert np.abs(render(scene_of(wall(2)), AHEAD, METRES, ("rgb",))["rgb"] - to_srgb(level)).max() <= 0.6
-    assert np.abs(render(floor, AHEAD, METRES, ("rgb",))["rgb"][0, 40:] - to_srgb(up)).max() <= 0.6
-    assert np.abs(render(ceiling, AHEAD, METRES, ("rgb",))["rgb"][0, :24] - to_srgb(0.65)).max() <= 0.6
-    # The normal is turned to the viewer: a wall looks the same from behind.
-    behind = scene_of(Quad((50, -50, -2), (-100, 0, 0), (0, 100, 0)))
-    assert (
-        render(behind, AHEAD, METRES, ("rgb",))["rgb"] == render(scene_of(wall(2)), AHEAD, METRES, ("rgb",))["rgb"]
-    ).all()
-
-
-def test_a_checkerboard_lands_where_perspective_puts_it():
-    # Four cells a side on a wall 4 m wide, 2 m ahead: each cell is a metre wide, 16 pixels of 64.
-    rgb = render(scene_of(wall(2, half=2, texture=checkerboard(4))), AHEAD, BARE, ("rgb",))["rgb"][0]
-    expected = np.kron(checkerboard(4, 4)[..., :3], np.ones((16, 16, 1), np.uint8))
-    inner = np.kron(np.ones((4, 4), bool), np.pad(np.ones((14, 14), bool), 1))
-    assert (rgb[inner] == expected[inner]).all()
-    assert rgb[2, 2, 0] == 255, "the texture's upper left is the wall's"
-
-
-def test_textures_are_neither_mirrored_nor_upside_down():
-    texture = np.full((2, 2, 4), 255, np.uint8)
-    texture[0, 0] = [255, 0, 0, 255]
-    texture[0, 1] = [0, 255, 0, 255]
-    texture[1, 0] = [0, 0, 255, 255]
-    rgb = render(scene_of(wall(2, half=2, texture=texture)), AHEAD, BARE, ("rgb",))["rgb"][0]
-    assert (rgb[5, 5] == [255, 0, 0]).all() and (rgb[5, 60] == [0, 255, 0]).all() and (rgb[60, 5] == [0, 0, 255]).all()
-
-
-def test_a_checkerboard_far_away_is_grey():
-    far = scene_of(wall(40, half=100, texture=checkerboard(2), repeats=(2000, 2000)))  # cells of 5 cm, pixels of 1.25 m
-    rgb = render(far, AHEAD, BARE, ("rgb",))["rgb"].astype(int)
-    assert np.abs(rgb - 188).max() <= 1, "half of the light"
-
-
-@pytest.mark.parametrize("sensors", [("depth",), ("semantic", "depth"), ("depth", "rgb", "semantic")])
-def test_rays_go_on_behind_transparent_texels(sensors):
-    texture = checkerboard(2)
-    texture[..., 3] = texture[..., 0]  # its black cells are holes
-    layers = [wall(1 + k, half=1 + k, texture=texture, masked=True) for k in range(3)]
-    seen = render(scene_of(*layers, wall(5)), AHEAD, BARE, sensors)
-    depth = seen["depth"][0, ..., 0]
-    assert np.allclose(depth[8:24, 8:24], 1) and np.allclose(depth[40:56, 40:56], 1)
-    assert np.allclose(depth[8:24, 40:56], 5) and np.allclose(depth[40:56, 8:24], 5), "behind all three layers"
-    if "semantic" in sensors:
-        assert (seen["semantic"][0, 8:24, 8:24] == 1).all() and (seen["semantic"][0, 8:24, 40:56] == 4).all()
-    if "rgb" in sensors:
-        assert (seen["rgb"][0, 8:24, 8:56] == 255).all(), "the white wall shows through the holes"
-
-
 @pytest.mark.parametrize("turned", [False, True], ids=["one way", "back to back"])
-@pytest.mark.parametrize("gap", [0.0, 1e-7, 3e-6])
-@pytest.mark.parametrize("sensors", [("depth", "semantic"), ("depth", "rgb", "semantic")])
-def test_surfaces_in_one_plane_show_through_each_others_holes(sensors, gap, turned):
+@pytest.mark.parametrize("gap", [0.0, 3e-6])
+def test_surfaces_in_one_plane_show_through_each_others_holes(gap, turned):
     # On slanted planes the distances to coplanar triangles differ by rounding, either way.
     left = checkerboard(2)
     right = checkerboard(2)
@@ -244,8 +189,8 @@ def test_surfaces_in_one_plane_show_through_each_others_holes(sensors, gap, turn
         second = Quad(*(back if turned else front), np.ascontiguousarray(mirrored), masked=True)
         closed = Quad(tuple(origin), tuple(edge_x), tuple(edge_y))
         both = scene_of(first, second, behind)
-        seen = render(both, views, BARE, sensors)
-        whole = render(scene_of(closed), views, BARE, sensors)
+        seen = render(both, views, BARE, ("depth", "semantic"))
+        whole = render(scene_of(closed), views, BARE, ("depth", "semantic"))
         covered = whole["semantic"] == 1
         assert covered.mean() > 0.03
         assert np.isclose(seen["depth"][covered], whole["depth"][covered], rtol=1e-4).mean() > 0.9999
@@ -293,51 +238,3 @@ def test_alpha_masks_match_the_slow_twin():
             wrong += sure and picture[row, column] != expected
             total += sure
     assert total > 150 and wrong <= 0.01 * total
-
-
-@pytest.mark.parametrize(
-    ("keywords", "seen"),
-    [
-        ({"base_color": (1, 1, 1, 0.4)}, False),
-        ({"base_color": (1, 1, 1, 0.6)}, True),
-        ({"colors": [[255, 255, 255, 100]] * 4}, False),
-        ({"colors": [[255, 255, 255, 150]] * 4}, True),
-        ({"colors": [[255, 255, 255, 150]] * 4, "base_color": (1, 1, 1, 0.8)}, False),
-    ],
-)
-def test_alpha_is_the_product_of_factor_and_vertex_colour(keywords, seen):
-    near = wall(1, masked=True, **keywords)
-    for sensors in (("semantic",), ("semantic", "rgb")):
-        semantic = render(scene_of(near, wall(2)), AHEAD, BARE, sensors)["semantic"]
-        assert (semantic == (1 if seen else 2)).all()
-    # An opaque material ignores its alpha.
-    opaque = scene_of(dataclasses.replace(near, masked=False), wall(2))
-    assert (render(opaque, AHEAD, BARE, ("semantic",))["semantic"] == 1).all()
-
-
-def test_masked_scenes_and_plain_ones_share_a_batch():
-    texture = np.zeros((4, 4, 4), np.uint8)
-    hidden = scene_of(wall(1, masked=True, texture=texture), wall(2))
-    plain = scene_of(wall(3))
-    views = np.repeat(AHEAD, 4, axis=0)
-    depth = render([plain, hidden], views, slots=np.array([0, 1, 1, 0]))["depth"]
-    assert np.allclose(depth[:, 5, 5, 0], [3, 2, 2, 3])
-    assert (hidden.materials.alpha_mode == MASK).any()
-
-
-def test_alpha_of_distant_foliage_is_filtered():
-    # Far away half-transparent leaves average to alpha 0.5 everywhere: no noise of single texels.
-    texture = checkerboard(2)
-    texture[..., 3] = np.where(texture[..., 0] > 0, 255, 60)  # average 0.62
-    leaves = wall(40, half=100, texture=texture, repeats=(2000, 2000), masked=True)
-    semantic = render(scene_of(leaves, wall(60, half=200)), AHEAD, BARE, ("semantic",))["semantic"]
-    assert (semantic == 1).all()
-
-
-def test_absurd_texture_coordinates_are_survived():
-    scene = scene_of(wall(2, texture=noise(1)))
-    for value in (np.nan, np.inf, -np.inf, 1e30):
-        uvs = scene.uvs.copy()
-        uvs[0] = value
-        rgb = render(dataclasses.replace(scene, uvs=uvs), AHEAD, BARE, ("rgb",))["rgb"]
-        assert rgb.shape == (1, 64, 64, 3) and rgb.any()

@@ -1,13 +1,10 @@
 """The OpenGL renderer follows a library whose slots change, and its memory stays where it was."""
 
-import gc
-from collections import Counter
 from contextlib import contextmanager
 from itertools import pairwise
 
 import moderngl
 import numpy as np
-import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -86,38 +83,10 @@ def test_pictures_are_right_after_every_swap(monkeypatch, where, layers):
             library.put(int(rng.integers(3)), scene_number(100 + step))
 
 
-def test_views_into_an_empty_slot_are_refused_by_number():
-    library = SceneLibrary([scene_source(scene_number(0))], num_spare_slots=3)
-    with rendering(library, 2) as (_, target):
-        views = np.repeat(AHEAD, 2, axis=0)
-        with pytest.raises(ValueError, match="slot 3 of the scene library is empty"):
-            target.render(np.array([0, 3]), views)
-        before = target.render(np.array([0, 0]), views)  # nothing is under way after the refusal
-        library.put(3, scene_number(1))
-        assert_same(target.render(np.array([0, 3]), views), fresh(library, np.array([0, 3])))
-        library.put(3, None)
-        with pytest.raises(ValueError, match="slot 3"):
-            target.render(np.array([0, 3]), views)
-        assert_same(target.render(np.array([0, 0]), views), before)
-
-
 def scene_source(scene):
     from gym_batchnav.library.sources import SceneSource
 
     return SceneSource(scene.name, lambda: scene)
-
-
-def test_a_library_may_lose_all_of_its_scenes():
-    library = SceneLibrary.from_scenes([scene_number(0), scene_number(1)])
-    with rendering(library, 1) as (_, target):
-        target.render(np.array([0]), AHEAD)
-        library.put(0, None)
-        target.render(np.array([1]), AHEAD)
-        library.put(1, None)
-        with pytest.raises(ValueError, match="slot 1"):
-            target.render(np.array([1]), AHEAD)
-        library.put(0, scene_number(2))
-        assert_same(target.render(np.array([0]), AHEAD), fresh(library, np.array([0])))
 
 
 def test_a_new_scene_is_uploaded_little_by_little_unless_it_is_looked_at(monkeypatch):
@@ -195,7 +164,7 @@ def test_a_heap_keeps_what_every_slot_holds(changes):
         slots.release()
 
 
-@pytest.mark.parametrize("piece", [1, 7, 1 << 20])
+@pytest.mark.parametrize("piece", [7, 1 << 20])
 def test_slots_are_moved_together_within_the_same_buffers(monkeypatch, piece):
     monkeypatch.setattr(heap, "PIECE_BYTES", piece)
     contents = [np.arange(100 * k, 100 * k + 30, dtype=np.int32) for k in range(4)]
@@ -217,19 +186,6 @@ def test_slots_are_moved_together_within_the_same_buffers(monkeypatch, piece):
         assert all(one[1] <= other[0] for one, other in pairwise(ranges))
         assert ranges[-1][1] <= slots.capacity
         slots.release()
-
-
-def test_heaps_give_room_back():
-    with shared_context() as gl:
-        slots = SlotHeap(shared_context(), 2, {"items": 4}, 10**9)
-        slots.place({0: 1_000_000, 1: 10})
-        list(slots.write("items", 1, np.arange(10, dtype=np.int32)))
-        slots.place({0: 5})
-        assert 15 <= slots.capacity < 20
-        start = int(slots.start[1])
-        assert np.frombuffer(slots.buffer("items").read(), np.int32)[start : start + 10].tolist() == list(range(10))
-        slots.release()
-        assert gl.error == "GL_NO_ERROR"
 
 
 @pytest.mark.parametrize("fails", ["moderngl", "device"])
@@ -330,11 +286,6 @@ def test_uploads_stay_within_their_budget_and_end():
 # Memory
 
 
-def resident_bytes():
-    gc.collect()
-    return psutil.Process().memory_info().rss
-
-
 KINDS = {
     "buffer": moderngl.Buffer,
     "texture": moderngl.Texture,
@@ -374,10 +325,6 @@ def live_objects(monkeypatch):
     return alive
 
 
-def kinds_of(objects):
-    return Counter(type(each).__name__ for each in objects.values())
-
-
 @pytest.mark.parametrize("where", ["cpu", "gpu"])
 def test_a_renderer_knows_what_it_takes(live_objects, where):
     texture = checkerboard(4)
@@ -394,24 +341,6 @@ def test_a_renderer_knows_what_it_takes(live_objects, where):
     assert renderer.nbytes == 0
 
 
-@pytest.mark.slow
-def test_two_hundred_swaps_keep_memory_flat(live_objects):
-    library = SceneLibrary.from_scenes([scene_number(0), scene_number(1)])
-    scenes = [scene_number(seed) for seed in range(10)]
-    with rendering(library, 2) as (renderer, target):
-        marks = []
-        for step in range(250):
-            library.put(step % 2, scenes[(step * 7) % 10])
-            if step % 2:
-                target.render(np.array([0, 1]), np.repeat(AHEAD, 2, axis=0))
-            if step in (49, 249):
-                marks.append((resident_bytes(), kinds_of(live_objects), renderer.nbytes))
-    assert marks[1][0] < marks[0][0] + 30e6
-    assert marks[1][1] == marks[0][1]
-    assert marks[1][2] <= 2 * marks[0][2]
-    assert not live_objects
-
-
 def test_a_large_scene_that_leaves_takes_its_memory_along():
     large = scene_of(*(wall(1.0 + k, texture=checkerboard(4)) for k in range(60)))
     library = SceneLibrary.from_scenes([scene_number(0), scene_number(1)])
@@ -426,35 +355,14 @@ def test_a_large_scene_that_leaves_takes_its_memory_along():
         assert renderer.nbytes < 4 * before + 2**20
 
 
-@pytest.mark.slow
-def test_ten_thousand_renders_keep_memory_flat(live_objects):
-    library = SceneLibrary.from_scenes([scene_of(wall(2.0))])
-    camera = Camera(4, 4)
-    renderer = OpenGLRenderer(library)
-    target = renderer.target(camera, ("depth",), 1)
-    slots = np.array([0])
-    for step in range(10_500):
-        target.render(slots, AHEAD)
-        if step == 500:
-            before = resident_bytes()
-            objects = kinds_of(live_objects)
-    assert resident_bytes() < before + 10e6
-    assert kinds_of(live_objects) == objects
-    renderer.close()
-
-
-@pytest.mark.slow
-def test_fifty_rounds_leave_no_object(live_objects):
+def test_closing_leaves_no_object(live_objects):
     library = SceneLibrary.from_scenes([scene_number(3)])
-    for step in range(60):
+    for finishes in (False, True):
         with rendering(library, 4) as (_, target):
             target.begin(np.zeros(4, int), np.repeat(AHEAD, 4, axis=0))
-            if step % 2:  # every other round leaves a batch under way
+            if finishes:
                 target.finish()
-        if step == 10:
-            before = resident_bytes()
         assert not live_objects
-    assert resident_bytes() < before + 20e6
 
 
 def test_pages_of_textures_that_the_device_refuses_are_given_back(monkeypatch, live_objects):
