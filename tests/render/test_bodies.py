@@ -7,8 +7,9 @@ from quads import scene_of as quad_scene
 from rooms import box, box_room, scene_of
 
 from gym_batchnav.geometry import Camera, look_at
+from gym_batchnav.lenses import Beams, Equirectangular, Fisheye, Orthographic
 from gym_batchnav.library.library import SceneLibrary
-from gym_batchnav.render.api import make_renderer
+from gym_batchnav.render.api import SENSOR_FORMATS, make_renderer
 from gym_batchnav.render.bodies import BodyViews
 from gym_batchnav.scene.builder import Placed, compose
 
@@ -16,8 +17,10 @@ RENDERERS = ["embree", "warp", pytest.param("opengl", marks=pytest.mark.opengl)]
 pytestmark = pytest.mark.filterwarnings("ignore:renderer='warp'")
 SENSORS = ("depth", "rgb", "semantic")
 NUM_VIEWS = 12
+ID = 1_000_007
+LENSES = [Equirectangular(), Fisheye(200), Orthographic(1.2), Beams(360, (20, 5, 0, -5, -20, -60)), None]
 SHAPES = [
-    scene_of("cylinder", box((-0.2, 0, -0.2), (0.2, 1.5, 0.2))),
+    scene_of("box", box((-0.2, 0.01, -0.2), (0.2, 1.5, 0.2))),
     quad_scene(
         Quad((-0.3, 0, 0), (0.6, 0, 0), (0, 1.2, 0), checkerboard(4), (2, 2)),
         Quad((0, 0, -0.3), (0, 0, 0.6), (0, 1.2, 0), checkerboard(4), (2, 2), masked=True),
@@ -44,13 +47,13 @@ def views_of(rng):
     return look_at(eyes, aims)
 
 
-def draw(renderer, scenes, camera, views, bodies=None, slots=None):
+def draw(renderer, scenes, camera, views, bodies=None, slots=None, sensors=SENSORS):
     if renderer == "warp":
         pytest.importorskip("warp")
     shapes = SceneLibrary.from_scenes(SHAPES)
     drawer = make_renderer(renderer, SceneLibrary.from_scenes(scenes), bodies=shapes)
     slots = np.zeros(len(views), np.int32) if slots is None else slots
-    pictures = drawer.target(camera, SENSORS, len(views)).render(slots, views, bodies)
+    pictures = drawer.target(camera, sensors, len(views)).render(slots, views, bodies)
     pictures = {sensor: picture.copy() for sensor, picture in pictures.items()}
     drawer.close()
     return pictures
@@ -80,6 +83,39 @@ def test_bodies_look_as_if_they_were_part_of_the_scene(renderer, camera):
     np.testing.assert_array_equal(found["semantic"][own], expected["semantic"][own])
     np.testing.assert_array_equal(found["semantic"] > 100, ~own)
     assert 0.02 < (~own).mean() < 0.9  # bodies were in sight
+
+
+@pytest.mark.parametrize("lens", LENSES, ids=repr)
+def test_they_do_through_lenses_and_in_normals_and_points(lens):
+    """Bodies also hide each other, and stand behind walls or around the camera."""
+    rng = np.random.default_rng(1)
+    poses = scattered(rng, 5)
+    poses[4, 0, 3] = 30.0  # outside
+    kinds = np.array([0, 1, 0, 1, 0])
+    eyes = rng.uniform((-3.5, 0.5, -2.5), (3.5, 2.0, 2.5), (6, 3))
+    eyes[0] = poses[0, :3, 3] + [0.1, 1.0, 0.0]  # within a body
+    # The drawn place is nearer than `near` to a wall, and would see its underside, which lies in the floor's plane.
+    eyes[5, 0] = 1.0
+    views = look_at(eyes, rng.uniform((-3.5, 0.5, -2.5), (3.5, 1.5, 2.5), (6, 3)))
+    camera = Camera(45, 26, lens=lens)
+    sensors = tuple(SENSOR_FORMATS)
+    room = box_room()
+    placed = [Placed(SHAPES[kind], one.astype(float)) for kind, one in zip(kinds, poses, strict=True)]
+    whole = compose("whole", [Placed(room, np.eye(4)), *placed])
+    expected = draw("embree", [whole], camera, views, sensors=sensors)
+    bodies = BodyViews(
+        np.repeat(np.arange(6), 5), np.tile(kinds, 6), np.tile(poses, (6, 1, 1)), np.full(30, ID, np.int32)
+    )
+    found = draw("embree", [room], camera, views, bodies, sensors=sensors)
+    shown = expected["semantic"] > len(room.objects)
+    same = (found["semantic"] == np.where(shown, ID, expected["semantic"]))[..., 0]
+    assert same.mean() > 0.999 and 0.01 < shown.mean() < 0.9  # rounding decides on edges
+    for sensor, tolerance in (("depth", 1e-4), ("points", 1e-3), ("normals", 1e-4), ("rgb", 2)):
+        difference = np.abs(found[sensor].astype(float) - expected[sensor])[same].max(axis=-1)
+        assert (difference > tolerance).mean() < 2e-3, sensor
+    if lens is None:  # without normals and points, no table of rays is used
+        for sensor, image in draw("embree", [room], camera, views, bodies).items():
+            np.testing.assert_array_equal(image, found[sensor])
 
 
 @pytest.mark.parametrize("renderer", RENDERERS)

@@ -1,14 +1,13 @@
 """Culling: finds the chunks that are visible in each view, as indirect draw commands with one instance per view.
 
-Both cullers test the box around a chunk against the planes of a view's frustum, fill ``commands`` and ``instances``
-and return the commands of each class of chunks. Rounding may make them disagree about a chunk that touches the border
-of the frustum. Such a chunk covers no pixel, so the pictures are identical.
+The box around a chunk is tested against the planes of a view's frustum, on the processor or on the device. Rounding may
+make them disagree about a chunk that touches the border of the frustum. Such a chunk covers no pixel, so the pictures
+are identical.
 """
 
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Protocol
 
 import moderngl
 import numpy as np
@@ -118,36 +117,6 @@ class GrowingBuffer:
             self._buffer = None
 
 
-class Culler(Protocol):
-    """A culler that writes the commands and instances of a pass over consecutive views."""
-
-    commands: GrowingBuffer
-    instances: GrowingBuffer  # INSTANCE_RECORD
-
-    def cull(
-        self, scenes: SceneMirror, records: np.ndarray, planes: np.ndarray, first: int, last: int
-    ) -> list[tuple[int, int]]:
-        """Cull for the views from ``first`` up to but excluding ``last``.
-
-        Args:
-            scenes: The chunks.
-            records: [N] VIEW_RECORD, the views, sorted by slot.
-            planes: [N, 6, 4] float32, frustum planes of every view.
-            first: First view of the pass.
-            last: The view after the last view of the pass.
-
-        Returns:
-            The first command and the number of commands of every class of chunks.
-        """
-
-    @property
-    def nbytes(self) -> int:
-        """The size on the device, in bytes."""
-
-    def release(self) -> None:
-        """Release the memory; idempotent."""
-
-
 def passes(scenes: SceneMirror, slots: np.ndarray) -> list[tuple[int, int]]:
     """Split views with the given slots [N] into runs whose instances fit even if every chunk is visible."""
     pairs = np.cumsum(scenes.num_chunks[slots])
@@ -161,19 +130,46 @@ def passes(scenes: SceneMirror, slots: np.ndarray) -> list[tuple[int, int]]:
     return list(pairwise(bounds))
 
 
-class CpuCuller:
-    """Culling by a Numba kernel; only visible chunks have a command."""
+class Culler:
+    """The commands and instances of a pass over consecutive views.
 
-    def __init__(self, context: Context) -> None:
-        self.commands, self.instances = GrowingBuffer(context), GrowingBuffer(context)
+    Args:
+        context: Entered, as for every method.
+        on_device: Whether a compute shader culls rather than a Numba kernel. It draws every chunk of the slots from the
+            first to the last of a pass, invisible ones without instances; the kernel makes no commands for those.
+
+    Attributes:
+        commands: DRAW_COMMAND.
+        instances: INSTANCE_RECORD.
+    """
+
+    def __init__(self, context: Context, on_device: bool) -> None:
+        self._context = context
+        self._buffers = [GrowingBuffer(context) for _ in range(5)]
+        self.commands, self.instances, self._planes, self._chunks, self._lists = self._buffers
+        self._revision = -1  # of the chunks on the device
+        self._program = context.moderngl.compute_shader(shaders.with_defines(shaders.CULL)) if on_device else None
         self._commands = np.zeros(0, DRAW_COMMAND)
         self._instances = np.zeros(0, INSTANCE_RECORD)
 
     def cull(
         self, scenes: SceneMirror, records: np.ndarray, planes: np.ndarray, first: int, last: int
     ) -> list[tuple[int, int]]:
-        """Cull on the processor."""
+        """Cull for the views from ``first`` up to but excluding ``last``, which are bound as storage buffer 0.
+
+        Args:
+            scenes: The chunks.
+            records: [N] VIEW_RECORD, the views, sorted by slot.
+            planes: [N, 6, 4] float32, frustum planes of every view.
+            first: First view of the pass.
+            last: The view after the last view of the pass.
+
+        Returns:
+            The first command and the number of commands of every class of chunks.
+        """
         slots = records["offsets"][:, 1]
+        if self._program is not None:
+            return self._cull_on_device(self._program, scenes, slots, planes, first, last)
         size = int(scenes.num_chunks[slots[first:last]].sum())
         if len(self._instances) < size:
             self._instances = np.empty(size, INSTANCE_RECORD)
@@ -198,36 +194,16 @@ class CpuCuller:
         self.instances.write(self._instances[: ends[-1, 1]])
         return [(int(start), int(end - start)) for start, end in zip(starts[:, 0], ends[:, 0], strict=True)]
 
-    @property
-    def nbytes(self) -> int:
-        """The size on the device, in bytes."""
-        return self.commands.nbytes + self.instances.nbytes
-
-    def release(self) -> None:
-        """Release the memory; idempotent."""
-        self.commands.release()
-        self.instances.release()
-
-
-class GpuCuller:
-    """Culling by a compute shader.
-
-    Every chunk of the slots from the first to the last of a pass is drawn, invisible ones without instances.
-    """
-
-    def __init__(self, context: Context) -> None:
-        self.commands, self.instances = GrowingBuffer(context), GrowingBuffer(context)
-        self._context = context
-        self._planes, self._chunks, self._lists = (GrowingBuffer(context) for _ in range(3))
-        self._buffers = (self.commands, self.instances, self._planes, self._chunks, self._lists)
-        self._revision = -1
-        self._program = context.moderngl.compute_shader(shaders.with_defines(shaders.CULL))
-
-    def cull(
-        self, scenes: SceneMirror, records: np.ndarray, planes: np.ndarray, first: int, last: int
+    def _cull_on_device(
+        self,
+        program: moderngl.ComputeShader,
+        scenes: SceneMirror,
+        slots: np.ndarray,
+        planes: np.ndarray,
+        first: int,
+        last: int,
     ) -> list[tuple[int, int]]:
-        """Cull on the device; the views must be bound as storage buffer 0."""
-        slots = records["offsets"][:, 1]
+        """Cull by a compute shader, see ``cull``; ``slots`` [N] are those of the views."""
         num_slots = len(scenes.num_chunks)
         views_of_slot = np.bincount(slots[first:last], minlength=num_slots)
         room = np.repeat(np.tile(views_of_slot, NUM_CLASSES), np.diff(scenes.group_start))
@@ -240,11 +216,11 @@ class GpuCuller:
         self._planes.write(planes).bind_to_storage_buffer(3)
         self._chunks.bind_to_storage_buffer(4)
         self._lists.bind_to_storage_buffer(5)
-        self._program["first_view"] = first
-        self._program["num_slots"] = num_slots
+        program["first_view"] = first
+        program["num_slots"] = num_slots
         most_chunks = int(scenes.num_chunks.max(initial=0))
         if most_chunks:
-            self._program.run(-(-most_chunks // 64), last - first)
+            program.run(-(-most_chunks // 64), last - first)
             self._context.moderngl.memory_barrier()
         groups = np.arange(NUM_CLASSES)[:, None] * num_slots + [slots[first:last].min(), slots[first:last].max() + 1]
         return [(int(start), int(end - start)) for start, end in scenes.group_start[groups]]
@@ -272,7 +248,8 @@ class GpuCuller:
         """Release the memory; idempotent."""
         for buffer in self._buffers:
             buffer.release()
-        self._program.release()
+        if self._program is not None:
+            self._program.release()
 
 
 def _words(records: np.ndarray) -> np.ndarray:

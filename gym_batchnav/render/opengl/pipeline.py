@@ -8,7 +8,7 @@ import moderngl
 
 from gym_batchnav.render.opengl import shaders
 from gym_batchnav.render.opengl.context import Context
-from gym_batchnav.render.opengl.culling import CpuCuller, Culler, GpuCuller
+from gym_batchnav.render.opengl.culling import Culler
 from gym_batchnav.render.opengl.mirror import SceneMirror
 
 
@@ -35,7 +35,7 @@ class Pipeline:
         self.context = context
         self.scenes = scenes
         on_gpu = culling == "gpu" or (culling == "auto" and not context.software)
-        self.culler: Culler = GpuCuller(context) if on_gpu else CpuCuller(context)
+        self.culler = Culler(context, on_gpu)
         self._programs: dict[Kind, moderngl.Program] = {}
         self._arrays: dict[Kind, moderngl.VertexArray] = {}
         self._packers: dict[tuple[str, ...], moderngl.ComputeShader] = {}

@@ -1,13 +1,11 @@
 """The Embree renderer against closed forms and a brute-force ray caster, and the contract of its targets."""
 
 import dataclasses
-import gc
 import multiprocessing
 import os
 import platform
 import subprocess
 import sys
-import weakref
 
 import numba
 import numpy as np
@@ -141,18 +139,6 @@ def test_a_large_picture_is_drawn_in_bands_without_seams():
     distance, _ = cast(scene, camera, view[0])
     depth = render(scene, view, camera)["depth"][0, ..., 0]
     assert np.isclose(depth, np.minimum(distance, camera.max_depth), rtol=1e-4).mean() > 0.9995
-
-
-def test_closing_releases_the_trees():
-    library = SceneLibrary.from_scenes([scene_of(wall(2))])
-    renderer = EmbreeRenderer(library)
-    target = renderer.target(METRES)
-    target.render(np.zeros(1, np.int32), AHEAD)
-    tree = weakref.ref(library.prepared(0, renderer.tree_key(cull=False)))
-    renderer.close()
-    target.close()
-    gc.collect()
-    assert tree() is None
 
 
 @pytest.mark.parametrize("field", ["triangles", "triangle_material"])

@@ -193,47 +193,6 @@ def test_chunks_hold_every_triangle_once():
     assert np.median(mesh.chunk_bounds[:, 3:].max(axis=1)) < 0.3 * (ROOM[1] - ROOM[0]).max()
 
 
-def test_both_cullers_let_the_same_through():
-    with rendering(fine_room(2), fine_room(3), culling="cpu") as renderer:
-        slots = np.array([0, 0, 1, 1, 1])
-        views = views_inside(5, seed=8)
-        scenes = renderer.pipeline.scenes
-        glcontext = shared_context()
-        planes = culling.frustum_planes(Camera(), views, 2.0)
-        # A twin: a box is outside if all its corners lie behind one plane.
-        signs = np.array(list(itertools.product((-1, 1), repeat=3)))
-        with glcontext as ctx:
-            scenes.sync(glcontext, slots)
-            bounds = scenes.chunk_bounds
-            chunk_slot = np.repeat(np.arange(len(scenes.group_start) - 1) % 2, np.diff(scenes.group_start))
-            corners = bounds[:, None, :3] + signs * bounds[:, None, 3:]
-            behind = np.einsum("nkd,cvd->nkcv", planes[..., :3], corners) + planes[:, :, None, None, 3] < 0
-            seen = ~behind.all(axis=3).any(axis=1) & (slots[:, None] == chunk_slot)
-            expected = {(view, scenes.chunk_triangle[chunk]) for view, chunk in np.argwhere(seen)}
-            records = np.zeros(5, target.VIEW_RECORD)
-            records["offsets"][:, 1] = slots
-            records["rows"] = rows = np.ascontiguousarray(views[:, :3])
-            ctx.buffer(records).bind_to_storage_buffer(0)
-            for culler in (culling.CpuCuller(glcontext), culling.GpuCuller(glcontext)):
-                draws = culler.cull(scenes, records, planes, 0, 5)
-                whole = culler.commands.buffer.read()
-                commands = np.frombuffer(whole[: len(whole) // 20 * 20], scenes.commands.dtype)
-                instances = np.frombuffer(culler.instances.buffer.read(), culling.INSTANCE_RECORD)
-                drawn = []
-                for start, count in draws:
-                    for command in commands[start : start + count]:
-                        base = command["base_instance"]
-                        own = instances[base : base + command["instance_count"]]
-                        assert (own["triangle"] * 3 == command["first_index"]).all()
-                        np.testing.assert_array_equal(own["rows"], rows[own["view"]])
-                        drawn += map(tuple, own[["view", "triangle"]].tolist())
-                assert len(drawn) == len(set(drawn)) and set(drawn) == expected
-                of_one_slot = culler.cull(scenes, records, planes, 2, 5)
-                assert 0 < sum(count for _, count in of_one_slot) <= scenes.num_chunks[1]
-                culler.release()
-        assert 0 < len(expected) < 5 * len(bounds) / 2
-
-
 def test_where_to_cull_is_checked_by_name():
     with pytest.raises(ValueError, match="culling"):
         OpenGLRenderer(SceneLibrary.from_scenes([box_room()]), culling="magic")
@@ -289,7 +248,7 @@ def test_textures_beyond_the_layers_of_one_array_look_the_same(monkeypatch):
         with rendering(*scenes) as renderer:
             drawn = renderer.target(Camera(), ALL, 2)
             images.append(drawn.render(slots, np.repeat(AHEAD, 2, axis=0)))
-            assert drawn._textures.num_pages == (1 if layers == 2048 else 4)
+            assert drawn._drawing._textures.num_pages == (1 if layers == 2048 else 4)
     for name in ALL:
         np.testing.assert_array_equal(images[0][name], images[1][name])
 
