@@ -98,7 +98,7 @@ def test_importing_the_contract_imports_no_renderer():
     assert out.strip() == "[]"
 
 
-def test_software_devices_are_told_from_hardware():
+def test_software_devices_are_recognised_by_name():
     assert is_software("llvmpipe (LLVM 19.1.7, 256 bits)") and is_software("Software Rasterizer")
     assert not is_software("Mesa Intel(R) UHD Graphics 620 (KBL GT2)")
 
@@ -180,4 +180,4 @@ def test_the_light_stands_between_the_camera_and_the_sky():
     half = np.sqrt(0.5)
     assert np.allclose(light_directions(level), [[0, half, half]], atol=1e-6)
     assert np.allclose(light_directions(down), [[0, 1, 0]], atol=1e-6)
-    assert (light_directions(up) == 0).all(), "straight up there is no such direction"
+    assert (light_directions(up) == 0).all(), "the direction is undefined straight up"

@@ -343,15 +343,24 @@ def test_a_closed_target_of_an_open_renderer_says_so(rendering):
         target.begin(SLOT, AHEAD)
 
 
-def test_a_dropped_renderer_leaves_others_of_the_library(rendering):
-    library = SceneLibrary.from_scenes(walls(2))
-    kept = rendering(library).target(SMALL)
-    rendering(library).target(SMALL).render(SLOT, AHEAD)
+def test_renderers_of_one_library_share_its_scenes_until_the_last_is_closed(rendering):
+    library = SceneLibrary.from_scenes([scene_of(wall(2, texture=checkerboard(4)))])
+    first = rendering(library)
+    kept = first.target(METRES, ("depth", "rgb"))
+    nbytes = library.nbytes
+    second = rendering(library)
+    second.target(METRES, ("depth", "rgb")).render(SLOT, AHEAD)
+    assert library.nbytes == nbytes
+    second.close()
     gc.collect()
     assert np.allclose(kept.render(SLOT, AHEAD)["depth"], 2)
+    library.put(0, scene_of(wall(3)))
+    assert np.allclose(kept.render(SLOT, AHEAD)["depth"], 3)
+    first.close()
+    assert library.nbytes == library.scene(0).nbytes
 
 
-def test_another_thread_is_told_to_whom_the_renderer_belongs(rendering):
+def test_an_error_in_another_thread_names_the_owner(rendering):
     target = rendering(*walls(2)).target(SMALL)
     target.render(SLOT, AHEAD)
     errors = []
@@ -371,7 +380,7 @@ def test_another_thread_is_told_to_whom_the_renderer_belongs(rendering):
     assert np.allclose(target.render(SLOT, AHEAD)["depth"], 2)
 
 
-def test_renderers_of_several_threads_draw_beside_each_other(name):
+def test_renderers_of_several_threads_draw_at_the_same_time(name):
     wrong = []
 
     def draw(distance: float) -> None:

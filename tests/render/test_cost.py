@@ -1,4 +1,4 @@
-"""The memory of resident scenes as it is told beforehand, against what renderers then hold."""
+"""The estimated memory of resident scenes against what renderers hold."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def cost_of(scene):
     return resident_cost(len(scene.triangles), len(scene.vertices), len(scene.textures), num_bytes)
 
 
-def test_embree_takes_what_was_told(home):
+def test_embree_takes_what_was_estimated(home):
     library = SceneLibrary.from_scenes([home])
     renderer = make_renderer("embree", library)
     target = renderer.target(Camera(width=96, height=96), ("depth", "rgb"))
@@ -34,7 +34,7 @@ def test_embree_takes_what_was_told(home):
     renderer.close()
 
 
-def test_opengl_takes_what_was_told(home):
+def test_opengl_takes_what_was_estimated(home):
     device = prepare_mesh(home).device_nbytes + TexturePreparer(512, False)(home).device_nbytes
     cost = cost_of(home)
     assert device == pytest.approx(cost["gpu"], rel=0.1)

@@ -119,7 +119,7 @@ def draw(name):
 
 @pytest.fixture
 def look(name):
-    """Draws what lies straight ahead, with one of the renderers."""
+    """Draws the view straight ahead with one of the renderers."""
 
     def draw_ahead(*quads, camera=BARE, sensors=("depth", "rgb", "semantic")):
         renderer = make_renderer(name, SceneLibrary.from_scenes([scene_of(*quads)]))
@@ -152,7 +152,7 @@ def in_box(view, low, high):
 
 
 def inside_of(labels):
-    """Pixels whose neighbours bear the same label: an edge between labels passes none of them."""
+    """Pixels whose neighbours have the same label, so that no edge between labels passes through them."""
     padded = np.pad(labels, 1, mode="edge")
     height, width = labels.shape
     same = [padded[i : i + height, j : j + width] == labels for i in range(3) for j in range(3)]

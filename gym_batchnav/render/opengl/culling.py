@@ -95,10 +95,6 @@ class GrowingBuffer:
             buffer.write(array)
         return buffer
 
-    def bind_to_storage_buffer(self, binding: int) -> None:
-        """Bind the part of the buffer that was written last for shaders."""
-        self.buffer.bind_to_storage_buffer(binding)
-
     @property
     def buffer(self) -> moderngl.Buffer:
         """The buffer."""
@@ -214,8 +210,8 @@ class Culler:
         self.commands.write(commands).bind_to_storage_buffer(1)
         self.instances.reserve(INSTANCE_RECORD.itemsize * int(room.sum())).bind_to_storage_buffer(2)
         self._planes.write(planes).bind_to_storage_buffer(3)
-        self._chunks.bind_to_storage_buffer(4)
-        self._lists.bind_to_storage_buffer(5)
+        self._chunks.buffer.bind_to_storage_buffer(4)
+        self._lists.buffer.bind_to_storage_buffer(5)
         program["first_view"] = first
         program["num_slots"] = num_slots
         most_chunks = int(scenes.num_chunks.max(initial=0))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import weakref
 from functools import cached_property
-from typing import Protocol
 
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.library import SceneLibrary
@@ -13,18 +12,13 @@ from gym_batchnav.render.api import check_opengl
 from gym_batchnav.render.opengl.context import shared_context
 from gym_batchnav.render.opengl.mirror import SceneMirror
 from gym_batchnav.render.opengl.pipeline import Pipeline
-from gym_batchnav.render.opengl.target import OpenGLDrawing
+from gym_batchnav.render.opengl.target import DeviceObjects, OpenGLDrawing
 from gym_batchnav.render.target import Target, check_main_memory, check_target, closed_error
 from gym_batchnav.render.textures import texture_size
 from gym_batchnav.scene.categories import SemanticIds
 from gym_batchnav.system.process import Claim, claim_process
 
 CULLING = ("auto", "cpu", "gpu")
-
-
-class _Owner(Protocol):
-    def release(self) -> None:
-        """Release all device objects; a context is entered."""
 
 
 class OpenGLRenderer:
@@ -142,7 +136,7 @@ class OpenGLRenderer:
         self._pipeline = self._body_pipeline = None
         self._scenes = self._body_scenes = None
 
-    def release(self, owner: _Owner) -> None:
+    def release(self, owner: SceneMirror | Pipeline | DeviceObjects) -> None:
         """Release the device objects of ``owner``, except in a forked child."""
         if self._pipeline is not None and self._pipeline.context.pid == os.getpid():
             with self._pipeline.context:

@@ -45,7 +45,7 @@ def picture_bytes(camera: Camera, sensor: str) -> int:
     return camera.height * camera.width * channels * dtype.itemsize
 
 
-class _DeviceObjects:
+class DeviceObjects:
     """The device objects of a target.
 
     Attributes:
@@ -112,7 +112,7 @@ class OpenGLDrawing(Drawing):
         self._body_textures = body_textures
         self._sensors = tuple(sensor for sensor in SENSORS if sensor in sensors)
         self._sets = [empty_pictures(camera, self._sensors, num_views) for _ in range(buffers)]
-        self._objects: _DeviceObjects | None = None
+        self._objects: DeviceObjects | None = None
         self._num_begun = 0  # batches so far
         depth_only = self._sensors == ("depth",)
         self._far = camera.max_depth if depth_only and camera.depth_miss == "far" else _NO_FAR_PLANE
@@ -125,7 +125,7 @@ class OpenGLDrawing(Drawing):
             if len(bodies):
                 self._renderer.body_pipeline.scenes.sync(pipeline.context, np.asarray(bodies.slot, np.int64))
             if self._objects is None:
-                made = _DeviceObjects(pipeline, self._camera, self._sensors, self._num_views, len(self._sets))
+                made = DeviceObjects(pipeline, self._camera, self._sensors, self._num_views, len(self._sets))
                 self._objects = made
             pictures = self._objects.pictures[self._num_begun % len(self._objects.pictures)]
             for first, last in self._objects.pages:
@@ -163,7 +163,7 @@ class OpenGLDrawing(Drawing):
         self._objects = None
 
     def _draw_page(
-        self, pipeline: Pipeline, objects: _DeviceObjects, slots: np.ndarray, views: np.ndarray, bodies: BodyViews
+        self, pipeline: Pipeline, objects: DeviceObjects, slots: np.ndarray, views: np.ndarray, bodies: BodyViews
     ) -> None:
         """Draw one page of views, and the bodies in them, into the tiles of the framebuffer."""
         objects.framebuffer.use()
@@ -192,7 +192,7 @@ class OpenGLDrawing(Drawing):
     def _draw(
         self,
         pipeline: Pipeline,
-        objects: _DeviceObjects,
+        objects: DeviceObjects,
         textures: TextureMirror,
         records: np.ndarray,
         matrices: np.ndarray,
@@ -227,7 +227,7 @@ class OpenGLDrawing(Drawing):
                     array.render_indirect(pipeline.culler.commands.buffer, moderngl.TRIANGLES, count, start)
 
     def _vertex_array(
-        self, pipeline: Pipeline, objects: _DeviceObjects, textures: TextureMirror, masked: bool
+        self, pipeline: Pipeline, objects: DeviceObjects, textures: TextureMirror, masked: bool
     ) -> moderngl.VertexArray:
         """Set the camera of the program for opaque or masked chunks and return the program's vertex array."""
         kind = Kind("rgb" in self._sensors, "semantic" in self._sensors, masked)
@@ -245,7 +245,7 @@ class OpenGLDrawing(Drawing):
             program["brightness"] = brightness(camera)
         return pipeline.vertex_array(kind)
 
-    def _pack(self, pipeline: Pipeline, objects: _DeviceObjects, num_views: int) -> None:
+    def _pack(self, pipeline: Pipeline, objects: DeviceObjects, num_views: int) -> None:
         """Gather the first ``num_views`` tiles of the framebuffer into pictures."""
         camera = self._camera
         encoding = camera.depth_encoding

@@ -179,7 +179,7 @@ def test_a_machine_without_embree_says_what_to_install(monkeypatch):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_forked_child_is_told_to_spawn():
+def test_an_error_in_a_forked_child_names_spawn():
     target = EmbreeRenderer(SceneLibrary.from_scenes([scene_of(wall(2))])).target(METRES)
     target.render(np.zeros(1, np.int32), AHEAD)
     context = multiprocessing.get_context("fork")
@@ -201,7 +201,7 @@ def test_a_forked_child_is_told_to_spawn():
 
 
 def test_a_tree_is_built_by_no_other_thread():
-    """In a process of its own, whose other threads have nothing to do."""
+    """In a separate process, whose other threads are idle."""
     program = """
 import threading, time
 import psutil

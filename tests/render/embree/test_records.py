@@ -27,7 +27,7 @@ class RayHit16(ctypes.Structure):
     ]
 
 
-def test_a_slot_tells_where_its_scene_lies():
+def test_a_slot_has_the_addresses_of_its_scene():
     scene = scene_of(wall(2, texture=checkerboard(4), masked=True), wall(3))
     library = SceneLibrary.from_scenes([scene])
     renderer = EmbreeRenderer(library)

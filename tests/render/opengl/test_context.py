@@ -1,4 +1,4 @@
-"""The one OpenGL context beside contexts and threads of the user's own."""
+"""The package's OpenGL context next to the contexts and threads of users."""
 
 import ctypes
 import ctypes.util

@@ -326,7 +326,7 @@ def live_objects(monkeypatch):
 
 
 @pytest.mark.parametrize("where", ["cpu", "gpu"])
-def test_a_renderer_knows_what_it_takes(live_objects, where):
+def test_a_renderer_counts_its_bytes(live_objects, where):
     texture = checkerboard(4)
     library = SceneLibrary.from_scenes([scene_of(wall(2, texture=texture), wall(3, texture=texture))])
     renderer = OpenGLRenderer(library, where)
