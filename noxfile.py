@@ -159,10 +159,10 @@ def ray(session: nox.Session) -> None:
 
 @nox.session
 def jax(session: nox.Session) -> None:
-    """The batch as a function, called from JAX."""
+    """The batch as a function, called from JAX as the page shows it."""
     env = settings(session, "jax")
     session.install(".[test]", "jax", env=env)
-    run_tests(session, env, "tests/env/test_functional.py")
+    run_tests(session, env, "-m", "slow", "-k", "functional", "tests/test_docs.py")
 
 
 @nox.session

@@ -61,7 +61,6 @@ class CameraJitter:
     yaw_deg: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless every range is a pair of numbers in order."""
         for name, limit in (("eye_height", 1000.0), ("pitch_deg", 90.0), ("yaw_deg", 360.0)):
             given = getattr(self, name)
             if given is None:
@@ -131,7 +130,6 @@ class Camera:
     jitter: CameraJitter | None = None
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless every field is within its bounds."""
         for name in ("width", "height"):
             size = getattr(self, name)
             if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or not 1 <= size <= 4096:

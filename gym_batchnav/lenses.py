@@ -64,7 +64,6 @@ class Equirectangular(Lens):
     vfov_deg: float = 180.0
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless both angles are within a sphere."""
         _check("Equirectangular", "hfov_deg", self.hfov_deg, 1, 360)
         _check("Equirectangular", "vfov_deg", self.vfov_deg, 1, 180)
 
@@ -85,7 +84,6 @@ class Cylindrical(Lens):
     vfov_deg: float = 90.0
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless both angles are within a cylinder."""
         _check("Cylindrical", "hfov_deg", self.hfov_deg, 1, 360)
         _check("Cylindrical", "vfov_deg", self.vfov_deg, 1, 170)
 
@@ -107,7 +105,6 @@ class Fisheye(Lens):
     fov_deg: float = 180.0
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless the field of view is within a sphere."""
         _check("Fisheye", "fov_deg", self.fov_deg, 1, 360)
 
     def _directions(self, x: np.ndarray, y: np.ndarray, width: int, height: int) -> np.ndarray:
@@ -141,7 +138,6 @@ class DoubleSphere(Lens):
     center: tuple[float, float] = (0.5, 0.5)
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless the model is valid."""
         _check("DoubleSphere", "xi", self.xi, -1, 1)
         _check("DoubleSphere", "alpha", self.alpha, 0, 1)
         _check("DoubleSphere", "focal", self.focal, 1e-3, 100)
@@ -178,7 +174,6 @@ class Orthographic(Lens):
     is_parallel = True
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless the extent is positive."""
         _check("Orthographic", "extent", self.extent, 1e-3, 1e4)
 
     def rays(self, x: np.ndarray, y: np.ndarray, width: int, height: int) -> Rays:
@@ -205,7 +200,6 @@ class Beams(Lens):
     elevations_deg: tuple[float, ...] = (0.0,)
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless all angles are within a sphere."""
         _check("Beams", "hfov_deg", self.hfov_deg, 1, 360)
         if not isinstance(self.elevations_deg, (tuple, list)) or not self.elevations_deg:
             raise ValueError(f"Beams(elevations_deg={self.elevations_deg!r}): pass a tuple of one or more degrees")

@@ -43,7 +43,7 @@ class NavigationProtocol:
         notes: Differences from the source, and values that it leaves open.
         task: The task with its success distance.
         camera: The camera.
-        sensors: Image sensors, and sensors besides those of the task.
+        sensors: Image sensors, and sensors in addition to those of the task.
         sensor_noise: Noise of images by sensor.
         actions: The agents' actions.
         actuation_noise: Noise of the agents' motion.
@@ -70,7 +70,6 @@ class NavigationProtocol:
     sensor_timing: Mapping[str, SensorTiming] | None = None
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless name, source and notes are strings, and the task is one."""
         for name in _NOT_KEYWORDS:
             if not isinstance(getattr(self, name), str):
                 raise ValueError(f"{name}={getattr(self, name)!r} of a protocol: pass a string")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from enum import IntEnum
 from typing import Any, NamedTuple, TypeVar
 
@@ -43,6 +43,14 @@ class Commands(NamedTuple):
     longest_part: float = float("inf")  # metres; a longer walk is done in equal parts, each like a short walk
 
 
+def _array(dtype: type, *shape: int | str, first: int = 0) -> Any:
+    """Declare an array [rows, *shape] of a state and the value that fills it at first.
+
+    Sizes that each state has for itself are given by name.
+    """
+    return field(metadata={"array": (dtype, shape, first)})
+
+
 class StepOutcome(NamedTuple):
     """The results of a step, written by it."""
 
@@ -62,11 +70,11 @@ class AgentState:
         pitch: [N] float32, radians by which the agent has tilted its cameras; up is positive, 0 when an episode begins.
     """
 
-    slot: np.ndarray
-    polygon: np.ndarray
-    position: np.ndarray
-    heading: np.ndarray
-    pitch: np.ndarray
+    slot: np.ndarray = _array(np.int32)
+    polygon: np.ndarray = _array(np.int32)
+    position: np.ndarray = _array(np.float32, 3)
+    heading: np.ndarray = _array(np.float32)
+    pitch: np.ndarray = _array(np.float32)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,30 +108,30 @@ class EpisodeState:
         valid: [N] bool, False if no episode is left to run.
     """
 
-    seed: np.ndarray
-    count: np.ndarray
-    key: np.ndarray
-    episode: np.ndarray
-    start: np.ndarray
-    start_heading: np.ndarray
-    goal: np.ndarray
-    goal_index: np.ndarray
-    num_goals: np.ndarray
-    num_reached: np.ndarray
-    reached: np.ndarray
-    category: np.ndarray
-    target: np.ndarray
-    viewpoint: np.ndarray
-    start_distance: np.ndarray
-    reached_distance: np.ndarray
-    previous_distance: np.ndarray
-    distance: np.ndarray
-    path_length: np.ndarray
-    num_steps: np.ndarray
-    num_collisions: np.ndarray
-    stopped: np.ndarray
-    done: np.ndarray
-    valid: np.ndarray
+    seed: np.ndarray = _array(np.uint64)
+    count: np.ndarray = _array(np.int64)
+    key: np.ndarray = _array(np.uint64)
+    episode: np.ndarray = _array(np.int32)
+    start: np.ndarray = _array(np.float32, 3)
+    start_heading: np.ndarray = _array(np.float32)
+    goal: np.ndarray = _array(np.float32, 3)
+    goal_index: np.ndarray = _array(np.int32)
+    num_goals: np.ndarray = _array(np.int32, first=1)
+    num_reached: np.ndarray = _array(np.int32)
+    reached: np.ndarray = _array(bool)
+    category: np.ndarray = _array(np.int32)
+    target: np.ndarray = _array(np.float32, 3)
+    viewpoint: np.ndarray = _array(np.float32, 3)
+    start_distance: np.ndarray = _array(np.float32)
+    reached_distance: np.ndarray = _array(np.float32)
+    previous_distance: np.ndarray = _array(np.float32)
+    distance: np.ndarray = _array(np.float32)
+    path_length: np.ndarray = _array(np.float64)
+    num_steps: np.ndarray = _array(np.int32)
+    num_collisions: np.ndarray = _array(np.int32)
+    stopped: np.ndarray = _array(bool)
+    done: np.ndarray = _array(bool)
+    valid: np.ndarray = _array(bool, first=1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -147,18 +155,18 @@ class WorldState:
         truncated: [W, M] bool, whether an agent's own episode has been truncated, or it takes no part in this one.
     """
 
-    num_steps: np.ndarray
-    present: np.ndarray
-    polygon: np.ndarray
-    position: np.ndarray
-    previous: np.ndarray
-    heading: np.ndarray
-    touched: np.ndarray
-    num_touches: np.ndarray
-    goal_index: np.ndarray
-    num_goals: np.ndarray
-    terminated: np.ndarray
-    truncated: np.ndarray
+    num_steps: np.ndarray = _array(np.int32)
+    present: np.ndarray = _array(bool, "bodies")
+    polygon: np.ndarray = _array(np.int32, "bodies")
+    position: np.ndarray = _array(np.float32, "bodies", 3)
+    previous: np.ndarray = _array(np.float32, "bodies", 3)
+    heading: np.ndarray = _array(np.float32, "bodies")
+    touched: np.ndarray = _array(bool, "bodies")
+    num_touches: np.ndarray = _array(np.int32, "bodies")
+    goal_index: np.ndarray = _array(np.int32, "bodies")
+    num_goals: np.ndarray = _array(np.int32, "bodies")
+    terminated: np.ndarray = _array(bool, "agents")
+    truncated: np.ndarray = _array(bool, "agents")
 
     @property
     def num_agents(self) -> int:
@@ -179,7 +187,7 @@ class WorldView:
         state: The bodies of all worlds, read-only.
         radius: [B] float64, metres, of the discs that block others.
         seconds: Duration of a step.
-        height: Metres; bodies whose feet differ by more are on different floors and do not meet.
+        height: Metres; bodies whose feet differ by more are on different floors and do not collide.
     """
 
     state: WorldState
@@ -208,67 +216,31 @@ class WorldView:
         return np.where(apart, np.inf, gap).reshape(-1, gap.shape[2])
 
 
+State = TypeVar("State", AgentState, EpisodeState, WorldState)
+
+
 def agent_state(num_agents: int) -> AgentState:
     """Return a state of zeros for ``num_agents`` agents."""
-    return AgentState(
-        slot=np.zeros(num_agents, np.int32),
-        polygon=np.zeros(num_agents, np.int32),
-        position=np.zeros((num_agents, 3), np.float32),
-        heading=np.zeros(num_agents, np.float32),
-        pitch=np.zeros(num_agents, np.float32),
-    )
+    return _new(AgentState, num_agents)
 
 
 def episode_state(num_envs: int) -> EpisodeState:
-    """Return a state of zeros for ``num_envs`` environments, all of them valid."""
-    return EpisodeState(
-        seed=np.zeros(num_envs, np.uint64),
-        count=np.zeros(num_envs, np.int64),
-        key=np.zeros(num_envs, np.uint64),
-        episode=np.zeros(num_envs, np.int32),
-        start=np.zeros((num_envs, 3), np.float32),
-        start_heading=np.zeros(num_envs, np.float32),
-        goal=np.zeros((num_envs, 3), np.float32),
-        goal_index=np.zeros(num_envs, np.int32),
-        num_goals=np.ones(num_envs, np.int32),
-        num_reached=np.zeros(num_envs, np.int32),
-        reached=np.zeros(num_envs, bool),
-        category=np.zeros(num_envs, np.int32),
-        target=np.zeros((num_envs, 3), np.float32),
-        viewpoint=np.zeros((num_envs, 3), np.float32),
-        start_distance=np.zeros(num_envs, np.float32),
-        reached_distance=np.zeros(num_envs, np.float32),
-        previous_distance=np.zeros(num_envs, np.float32),
-        distance=np.zeros(num_envs, np.float32),
-        path_length=np.zeros(num_envs, np.float64),
-        num_steps=np.zeros(num_envs, np.int32),
-        num_collisions=np.zeros(num_envs, np.int32),
-        stopped=np.zeros(num_envs, bool),
-        done=np.zeros(num_envs, bool),
-        valid=np.ones(num_envs, bool),
-    )
+    """Return a state of zeros for ``num_envs`` environments, all of them valid and with one goal."""
+    return _new(EpisodeState, num_envs)
 
 
 def world_state(num_worlds: int, num_agents: int, num_bodies: int) -> WorldState:
     """Return a state of zeros for ``num_worlds`` worlds of ``num_bodies`` bodies, ``num_agents`` of them agents."""
-    bodies = (num_worlds, num_bodies)
-    return WorldState(
-        num_steps=np.zeros(num_worlds, np.int32),
-        present=np.zeros(bodies, bool),
-        polygon=np.zeros(bodies, np.int32),
-        position=np.zeros((*bodies, 3), np.float32),
-        previous=np.zeros((*bodies, 3), np.float32),
-        heading=np.zeros(bodies, np.float32),
-        touched=np.zeros(bodies, bool),
-        num_touches=np.zeros(bodies, np.int32),
-        goal_index=np.zeros(bodies, np.int32),
-        num_goals=np.zeros(bodies, np.int32),
-        terminated=np.zeros((num_worlds, num_agents), bool),
-        truncated=np.zeros((num_worlds, num_agents), bool),
-    )
+    return _new(WorldState, num_worlds, agents=num_agents, bodies=num_bodies)
 
 
-State = TypeVar("State", AgentState, EpisodeState, WorldState)
+def _new(kind: type[State], num_rows: int, **sizes: int) -> State:
+    """Return a state whose arrays have the declared shapes, dtypes and first values."""
+    arrays: dict[str, np.ndarray] = {}
+    for one in fields(kind):
+        dtype, shape, first = one.metadata["array"]
+        arrays[one.name] = np.full((num_rows, *(sizes.get(size, size) for size in shape)), first, dtype)
+    return kind(**arrays)
 
 
 def read_only(state: State) -> State:
@@ -328,11 +300,9 @@ class Buffers(Mapping[str, np.ndarray]):
             raise ValueError(f"buffer {name!r} is {array.dtype} {array.shape}: {error}") from error
 
     def __iter__(self) -> Iterator[str]:
-        """Iterate over the names."""
         return iter(self._arrays)
 
     def __len__(self) -> int:
-        """Return the number of arrays."""
         return len(self._arrays)
 
 
@@ -355,7 +325,7 @@ class BufferRows(Buffers):
 
 def arrays_of(state: AgentState | EpisodeState | WorldState) -> dict[str, np.ndarray]:
     """Return every array of a state, by name."""
-    return {field.name: getattr(state, field.name) for field in fields(state)}
+    return {one.name: getattr(state, one.name) for one in fields(state)}
 
 
 def checked_parts(

@@ -8,14 +8,14 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, Tuple
-from gymnasium.vector import AsyncVectorEnv, AutoresetMode, VectorEnv
+from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from rooms import box_room
 
 from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.library import SceneLibrary
-from gym_batchnav.testing import CONTRACT, PROMISES, VectorEnvError, check_vector_env
+from gym_batchnav.testing import CHECKS, VectorEnvError, check_vector_env
 
 NEXT_STEP, SAME_STEP, DISABLED = AutoresetMode
 
@@ -90,145 +90,90 @@ class Walkers(VectorEnv):
         return {"count": self.count.copy(), "_count": np.ones(self.num_envs, bool)}
 
 
-class Changed(Walkers):
-    """An environment in which ``change`` alters the results of ``step`` before they are returned."""
-
-    def step(self, actions):
-        returned = list(super().step(actions))
-        self.change(*returned, returned)
-        return tuple(returned)
-
-
 def changed(function):
-    """A class of walkers whose returned values a function (obs, reward, terminated, truncated, info, all) changes."""
-    return type(function.__name__, (Changed,), {"change": staticmethod(function)})
+    """A class of walkers in which a function changes what ``step`` returns, a list."""
 
+    class Changed(Walkers):
+        def step(self, actions):
+            returned = list(super().step(actions))
+            function(returned, *returned)
+            return tuple(returned)
 
-# Faults of values: what a step returns is put out of shape.
+    Changed.__name__ = function.__name__
+    return Changed
 
 
 @changed
-def observation_of_another_dtype(obs, reward, terminated, truncated, info, returned):
+def observation_of_another_dtype(returned, obs, *_):
     obs["place"] = obs["place"].astype(np.float16)
 
 
 @changed
-def observation_with_a_list_for_a_tuple(obs, reward, terminated, truncated, info, returned):
+def observation_with_a_list_for_a_tuple(returned, obs, *_):
     obs["parts"] = list(obs["parts"])
 
 
 @changed
-def observation_without_a_key(obs, reward, terminated, truncated, info, returned):
+def observation_without_a_key(returned, obs, *_):
     del obs["parts"]
 
 
 @changed
-def observation_out_of_bounds(obs, reward, terminated, truncated, info, returned):
+def observation_out_of_bounds(returned, obs, *_):
     obs["place"][1, 0] = 11
 
 
 @changed
-def rewards_in_a_list(obs, reward, terminated, truncated, info, returned):
-    returned[1] = list(reward)
-
-
-@changed
-def rewards_of_whole_numbers(obs, reward, terminated, truncated, info, returned):
+def rewards_of_whole_numbers(returned, obs, reward, *_):
     returned[1] = reward.astype(int)
 
 
 @changed
-def rewards_not_finite(obs, reward, terminated, truncated, info, returned):
+def rewards_not_finite(returned, obs, reward, *_):
     reward[2] = np.nan
 
 
 @changed
-def flags_of_numbers(obs, reward, terminated, truncated, info, returned):
+def flags_of_numbers(returned, obs, reward, terminated, truncated, info):
     returned[3] = truncated.astype(np.int8)
 
 
 @changed
-def flags_as_a_column(obs, reward, terminated, truncated, info, returned):
-    returned[2] = terminated[:, None]
+def info_without_mask(returned, *results):
+    del results[-1]["_count"]
 
 
 @changed
-def info_without_mask(obs, reward, terminated, truncated, info, returned):
-    del info["_count"]
+def mask_without_info(returned, *results):
+    del results[-1]["count"]
 
 
 @changed
-def mask_without_info(obs, reward, terminated, truncated, info, returned):
-    del info["count"]
+def info_too_short(returned, *results):
+    results[-1]["count"] = results[-1]["count"][1:]
 
 
 @changed
-def mask_of_numbers(obs, reward, terminated, truncated, info, returned):
-    info["_count"] = info["_count"].astype(int)
+def no_final_info(returned, *results):
+    results[-1].pop("final_info", None), results[-1].pop("_final_info", None)
 
 
 @changed
-def info_too_short(obs, reward, terminated, truncated, info, returned):
-    info["count"] = info["count"][1:]
+def final_info_without_mask(returned, *results):
+    if "final_info" in results[-1]:
+        del results[-1]["final_info"]["_count"]
 
 
 @changed
-def info_as_a_list(obs, reward, terminated, truncated, info, returned):
-    returned[4] = [{} for _ in reward]
+def final_observation_out_of_bounds(returned, *results):
+    if "final_obs" in results[-1]:
+        results[-1]["final_obs"]["place"][:] = 11
 
 
 @changed
-def info_of_strings(obs, reward, terminated, truncated, info, returned):
-    info["count"] = info["count"].astype(str)
-
-
-# Faults at the end of an episode.
-
-
-@changed
-def no_final_observation(obs, reward, terminated, truncated, info, returned):
-    info.pop("final_obs", None), info.pop("_final_obs", None)
-
-
-@changed
-def no_final_info(obs, reward, terminated, truncated, info, returned):
-    info.pop("final_info", None), info.pop("_final_info", None)
-
-
-@changed
-def final_mask_of_all(obs, reward, terminated, truncated, info, returned):
-    if "_final_obs" in info:
-        info["_final_obs"] = np.ones_like(terminated)
-
-
-@changed
-def final_info_without_mask(obs, reward, terminated, truncated, info, returned):
-    if "final_info" in info:
-        del info["final_info"]["_count"]
-
-
-@changed
-def final_observation_out_of_bounds(obs, reward, terminated, truncated, info, returned):
-    if "final_obs" in info:
-        info["final_obs"]["place"][:] = 11
-
-
-@changed
-def final_observation_of_another_dtype(obs, reward, terminated, truncated, info, returned):
-    if "final_obs" in info:
-        info["final_obs"]["place"] = info["final_obs"]["place"].astype(np.float64)
-
-
-@changed
-def final_observation_of_the_next_episode(obs, reward, terminated, truncated, info, returned):
-    if "final_obs" in info:
-        info["final_obs"] = deepcopy(obs)
-
-
-@changed
-def last_observation_for_the_first(obs, reward, terminated, truncated, info, returned):
-    if "final_obs" in info:
-        returned[0] = deepcopy(info["final_obs"])
+def final_observation_of_the_next_episode(returned, obs, *results):
+    if "final_obs" in results[-1]:
+        results[-1]["final_obs"] = deepcopy(obs)
 
 
 class RewardForTheReset(Walkers):
@@ -236,13 +181,6 @@ class RewardForTheReset(Walkers):
         begun = self.done
         obs, reward, *rest = super().step(actions)
         return obs, np.where(begun, -0.1, reward), *rest
-
-
-class FlagForTheReset(Walkers):
-    def step(self, actions):
-        begun = self.done.copy()
-        obs, reward, terminated, truncated, info = super().step(actions)
-        return obs, reward, terminated, truncated | begun, info
 
 
 class ActsInTheResetStep(Walkers):
@@ -255,83 +193,14 @@ class ActsInTheResetStep(Walkers):
         self.place[self.late, 1] += np.asarray(actions, np.float32)[self.late]
 
 
-class NeverBegins(Walkers):
-    """An episode that has ended goes on."""
-
-    def reset(self, **keywords):
-        self.fresh = True
-        return super().reset(**keywords)
-
-    def begin(self, mask):
-        if self.fresh:
-            super().begin(mask)
-        self.fresh, self.done = False, self.done & ~mask
-
-
 class ResetsEverybody(Walkers):
     def reset(self, *, seed=None, options=None):
         return super().reset(seed=seed)
 
 
-class ResetsNobody(Walkers):
-    def reset(self, *, seed=None, options=None):
-        return (self.observe(), self.info()) if options else super().reset(seed=seed)
-
-
-class NeverEnds(Walkers):
-    def move(self, actions, active):
-        self.place[:, 1] = np.asarray(actions) / 3
-
-
-# Faults of seeds and of independence.
-
-
 class IgnoresSeeds(Walkers):
     def reset(self, *, seed=None, options=None):
         return super().reset(seed=None, options=options)
-
-
-class OneSeedForEver(Walkers):
-    def reset(self, *, seed=None, options=None):
-        return super().reset(seed=None if seed is None else 7, options=options)
-
-
-class OneSeedForAll(Walkers):
-    def reset(self, *, seed=None, options=None):
-        return super().reset(seed=[seed] * self.num_envs if isinstance(seed, int) else seed, options=options)
-
-
-class TheLastSeedIsOff(Walkers):
-    def reset(self, *, seed=None, options=None):
-        seeds = [seed, seed + 1, seed + 9] if isinstance(seed, int) else seed
-        return super().reset(seed=seeds, options=options)
-
-
-class MixesSeeds(Walkers):
-    def reset(self, *, seed=None, options=None):
-        seeds = [seed + i for i in range(3)] if isinstance(seed, int) else seed
-        return super().reset(seed=seeds and [one + sum(seeds) for one in seeds], options=options)
-
-
-class RefusesSeedLists(Walkers):
-    def reset(self, *, seed=None, options=None):
-        if isinstance(seed, list):
-            raise TypeError("an int, please")
-        return super().reset(seed=seed, options=options)
-
-
-class IgnoresSeedsUnderAMask(Walkers):
-    def reset(self, *, seed=None, options=None):
-        return super().reset(seed=None if options else seed, options=options)
-
-
-class RemembersTheLastRun(Walkers):
-    total = 0
-
-    def move(self, actions, active):
-        super().move(actions, active)
-        self.total += 1
-        self.place[:, 1] = self.total % 7
 
 
 class SharesStateBetweenInstances(Walkers):
@@ -353,18 +222,6 @@ class PushesTheNeighbour(Walkers):
         self.place[2, 1] = actions[0] if active[0] else 0
 
 
-class SharesOneGenerator(Walkers):
-    """Each environment's first episode is its own; the later ones are drawn in the order in which episodes end."""
-
-    def begin(self, mask):
-        super().begin(mask)
-        if not mask.all():
-            self.place[mask] = self.generators[0].uniform(-1, 1, (mask.sum(), 2))
-
-
-# Faults of buffers and of use.
-
-
 class WritesIntoItsObservations(Walkers):
     def observe(self):
         return {**super().observe(), "place": self.place}
@@ -376,34 +233,6 @@ class WritesIntoItsRewards(Walkers):
         self.reward = getattr(self, "reward", reward)
         self.reward[:] = reward
         return obs, self.reward, *rest
-
-
-class HandsOutOneOfManyBuffers(Walkers):
-    def __init__(self, *args):
-        super().__init__(*args)
-        self.ring = [np.zeros((self.num_envs, 2), np.float32) for _ in range(10)]
-
-    def observe(self):
-        self.ring.append(self.ring.pop(0))
-        self.ring[-1][:] = self.place
-        return {**super().observe(), "place": self.ring[-1]}
-
-
-class StepsBeforeReset(Walkers):
-    def step(self, actions):
-        if None in self.generators:
-            self.reset(seed=0)
-        return super().step(actions)
-
-
-class TakesAnyNumberOfActions(Walkers):
-    def step(self, actions):
-        return super().step(np.resize(actions, self.num_envs))
-
-
-class StepsAfterClose(Walkers):
-    def refuse_closed(self):
-        pass
 
 
 class ClosesOnce(Walkers):
@@ -418,12 +247,6 @@ class BatchedByHand(Walkers):
         self.observation_space = batch_space(self.single_observation_space, 2)
 
 
-class CountsInFloats(Walkers):
-    def __init__(self, *args):
-        super().__init__(*args)
-        self.num_envs = 3.0
-
-
 class NamesItsMode(Walkers):
     def __init__(self, *args):
         super().__init__(*args)
@@ -432,107 +255,75 @@ class NamesItsMode(Walkers):
 
 FAULTS = [
     (BatchedByHand, NEXT_STEP, "spaces"),
-    (CountsInFloats, NEXT_STEP, "spaces"),
     (NamesItsMode, NEXT_STEP, "metadata"),
     (observation_of_another_dtype, NEXT_STEP, "observations"),
     (observation_with_a_list_for_a_tuple, NEXT_STEP, "observations"),
     (observation_without_a_key, NEXT_STEP, "observations"),
     (observation_out_of_bounds, NEXT_STEP, "observations"),
-    (rewards_in_a_list, NEXT_STEP, "rewards"),
     (rewards_of_whole_numbers, NEXT_STEP, "rewards"),
     (rewards_not_finite, NEXT_STEP, "rewards"),
     (flags_of_numbers, NEXT_STEP, "flags"),
-    (flags_as_a_column, NEXT_STEP, "flags"),
     (info_without_mask, NEXT_STEP, "infos"),
     (mask_without_info, NEXT_STEP, "infos"),
-    (mask_of_numbers, NEXT_STEP, "infos"),
     (info_too_short, NEXT_STEP, "infos"),
-    (info_as_a_list, NEXT_STEP, "infos"),
     (final_info_without_mask, SAME_STEP, "infos"),
-    (info_of_strings, NEXT_STEP, "numeric_infos"),
     (WritesIntoItsObservations, NEXT_STEP, "buffers"),
     (WritesIntoItsRewards, NEXT_STEP, "buffers"),
-    (HandsOutOneOfManyBuffers, NEXT_STEP, "buffers"),
     (RewardForTheReset, NEXT_STEP, "next_step"),
-    (FlagForTheReset, NEXT_STEP, "next_step"),
     (ActsInTheResetStep, NEXT_STEP, "next_step"),
-    (NeverBegins, NEXT_STEP, "next_step"),
-    (no_final_observation, SAME_STEP, "same_step"),
     (no_final_info, SAME_STEP, "same_step"),
-    (final_mask_of_all, SAME_STEP, "same_step"),
     (final_observation_out_of_bounds, SAME_STEP, "same_step"),
-    (final_observation_of_another_dtype, SAME_STEP, "same_step"),
     (final_observation_of_the_next_episode, SAME_STEP, "same_step"),
-    (last_observation_for_the_first, SAME_STEP, "same_step"),
     (ResetsEverybody, DISABLED, "disabled"),
-    (ResetsNobody, DISABLED, "disabled"),
-    (NeverEnds, NEXT_STEP, "episodes_end"),
     (IgnoresSeeds, NEXT_STEP, "seeding"),
-    (RemembersTheLastRun, NEXT_STEP, "seeding"),
     (SharesStateBetweenInstances, NEXT_STEP, "seeding"),
-    (OneSeedForEver, NEXT_STEP, "seeds_differ"),
-    (OneSeedForAll, NEXT_STEP, "environment_seeds"),
-    (TheLastSeedIsOff, NEXT_STEP, "environment_seeds"),
-    (MixesSeeds, NEXT_STEP, "environment_seeds"),
-    (RefusesSeedLists, NEXT_STEP, "environment_seeds"),
-    (IgnoresSeedsUnderAMask, DISABLED, "environment_seeds"),
     *((PushesTheNeighbour, mode, "independence") for mode in AutoresetMode),
-    *((SharesOneGenerator, mode, "independent_episodes") for mode in (NEXT_STEP, SAME_STEP)),
-    (StepsBeforeReset, NEXT_STEP, "before_reset"),
-    (TakesAnyNumberOfActions, NEXT_STEP, "wrong_actions"),
-    (StepsAfterClose, NEXT_STEP, "after_close"),
     (ClosesOnce, NEXT_STEP, "close"),
 ]
 
 
 @pytest.mark.parametrize(("faulty", "mode", "check"), FAULTS, ids=lambda value: getattr(value, "__name__", str(value)))
 def test_a_planted_fault_is_found_by_the_check_named_for_it(faulty, mode, check):
-    with pytest.raises(VectorEnvError) as caught:
-        check_vector_env(partial(faulty, mode), strict=True, steps=100)
+    with pytest.raises(VectorEnvError, match=f"^{check}") as caught:
+        check_vector_env(partial(faulty, mode), steps=100)
     assert caught.value.check == check
-    assert str(caught.value).startswith(check)
 
 
 def test_every_check_has_a_fault():
-    assert {check for *_, check in FAULTS} == {*CONTRACT, *PROMISES}
+    assert {check for *_, check in FAULTS} == {*CHECKS}
 
 
-@pytest.mark.parametrize("num_envs", [1, 2, 5])
+@pytest.mark.parametrize("num_envs", [1, 3])
 @pytest.mark.parametrize("mode", AutoresetMode)
 def test_a_right_one_passes(mode, num_envs):
-    check_vector_env(partial(Walkers, mode, num_envs), strict=True, steps=100)
+    check_vector_env(partial(Walkers, mode, num_envs), steps=100)
     env = Walkers(mode, num_envs)
-    check_vector_env(env, strict=True, steps=100)
+    check_vector_env(env, steps=100)
     assert env.closed
 
 
-def test_an_error_says_where():
+def test_an_error_says_where_and_closes_the_environment():
+    env = rewards_not_finite()
     with pytest.raises(VectorEnvError, match="environment 2, step 0: the reward is nan") as caught:
-        check_vector_env(rewards_not_finite())
-    assert (caught.value.env_index, caught.value.step) == (2, 0)
+        check_vector_env(env)
+    assert (caught.value.env_index, caught.value.step) == (2, 0) and env.closed
     with pytest.raises(VectorEnvError, match=r"environment 2, step \d+: its observation changed when only .* \[0, 1\]"):
         check_vector_env(PushesTheNeighbour())
 
 
-def test_a_broken_promise_is_a_warning_unless_strict():
-    with pytest.warns(UserWarning, match="after_close: step"):
-        check_vector_env(StepsAfterClose())
-    with pytest.raises(VectorEnvError):
-        check_vector_env(StepsAfterClose(), strict=True)
-
-
-def test_what_is_skipped_is_not_reported():
+def test_skipped_checks_are_not_reported_and_too_few_steps_cause_a_warning():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        check_vector_env(StepsAfterClose(), skip=["after_close"])
+        check_vector_env(ClosesOnce(), skip=["close"])
         check_vector_env(WritesIntoItsObservations(), reuses_buffers=True)
+    with pytest.warns(UserWarning, match="no episode ended in 2 steps"):
+        check_vector_env(Walkers(), steps=2)
 
 
 @pytest.mark.parametrize(
     ("wrong", "error", "named"),
     [
         ({"env": gymnasium.make("CartPole-v1")}, TypeError, "VectorEnv"),
-        ({"env": lambda: None}, TypeError, "VectorEnv"),
         ({"skip": ["seed"]}, ValueError, "seeding"),
         ({"skip": "seeding"}, ValueError, "list"),
         ({"steps": 1}, ValueError, "steps"),
@@ -543,68 +334,25 @@ def test_wrong_arguments_are_refused_by_name(wrong, error, named):
         check_vector_env(**{"env": Walkers(), **wrong})
 
 
-def test_an_error_closes_the_environment():
-    env = rewards_not_finite()
-    with pytest.raises(VectorEnvError):
-        check_vector_env(env)
-    assert env.closed
-
-
-# Environments of others and ours
-
-
-def broken_promises(env, **keywords):
-    """The names of the checks of which a passing environment was warned."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        check_vector_env(env, **keywords)
-    return {str(warning.message).split(":")[0].split(",")[0] for warning in caught} & {*PROMISES}
-
-
 @pytest.mark.parametrize("mode", AutoresetMode)
-def test_gymnasiums_sync_cartpole_passes(mode):
-    make = partial(gymnasium.make_vec, "CartPole-v1", 3, vectorization_mode="sync")
-    found = broken_promises(partial(make, vector_kwargs={"autoreset_mode": mode}))
-    assert found - {"wrong_actions"} == {"after_close"}  # the former before Gymnasium 1.2
-
-
-def test_gymnasiums_batched_cartpole_passes_and_its_shared_generator_is_seen():
-    found = broken_promises(partial(gymnasium.make_vec, "CartPole-v1", 3, vectorization_mode="vector_entry_point"))
-    assert found == {"environment_seeds", "independent_episodes", "after_close"}
-
-
-def test_gymnasiums_async_cartpole_passes():
-    env = AsyncVectorEnv([partial(gymnasium.make, "CartPole-v1")] * 2, context="spawn")
-    assert broken_promises(env, steps=60, skip=["wrong_actions"]) == set()
-
-
-@pytest.mark.parametrize("wrapper", ["RecordEpisodeStatistics", "FlattenObservation", "NormalizeReward"])
-def test_wrapped_environments_pass(wrapper):
-    make = partial(gymnasium.make_vec, "CartPole-v1", 3, vectorization_mode="sync")
-    wrap = getattr(gymnasium.wrappers.vector, wrapper)
-    check_vector_env(wrap(make()), skip=["seeding"] if wrapper == "NormalizeReward" else [])
-
-
-@pytest.fixture(scope="module")
-def library():
-    return SceneLibrary.from_scenes([box_room("first"), box_room("second", width=10, depth=7)])
+def test_gymnasiums_environments_pass_also_wrapped(mode):
+    make = partial(gymnasium.make_vec, "CartPole-v1", 3, vector_kwargs={"autoreset_mode": mode})
+    check_vector_env(partial(make, vectorization_mode="sync"))
+    check_vector_env(gymnasium.wrappers.vector.RecordEpisodeStatistics(make(vectorization_mode="sync")))
+    if mode == NEXT_STEP:
+        check_vector_env(partial(gymnasium.make_vec, "CartPole-v1", 3, vectorization_mode="vector_entry_point"))
 
 
 @pytest.mark.parametrize(
     "mode", [AutoresetMode.NEXT_STEP, *(pytest.param(one, marks=pytest.mark.slow) for one in tuple(AutoresetMode)[1:])]
 )
-def test_ours_passes_strictly_in_every_mode(mode, library, tmp_path):
-    make = partial(
-        BatchNavEnv,
-        4,
-        library=library,
-        sensors=("depth", "rgb", "semantic"),
-        camera=Camera(width=16, height=12),
-        autoreset_mode=mode,
-        episodes=50,
-    )
-    check_vector_env(make, strict=True, steps=100)
+def test_ours_pass_in_every_mode(mode):
+    library = SceneLibrary.from_scenes([box_room("first"), box_room("second", width=10, depth=7)])
+    camera = Camera(width=16, height=12)
+    keywords = {"library": library, "sensors": ("depth", "rgb", "semantic"), "camera": camera, "episodes": 50}
+    make = partial(BatchNavEnv, 4, autoreset_mode=mode, **keywords)
+    check_vector_env(make, steps=100)
     if mode == NEXT_STEP:
-        check_vector_env(partial(make, buffers=2), strict=True, reuses_buffers=True, steps=100)
+        check_vector_env(partial(make, buffers=2), reuses_buffers=True, steps=100)
         with pytest.raises(VectorEnvError, match="buffers"):
             check_vector_env(partial(make, buffers=2))

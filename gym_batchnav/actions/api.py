@@ -1,4 +1,4 @@
-"""The protocol of actions: which actions an agent has, and the motion that each of them commands.
+"""The interface of actions: which actions an agent has, and the motion that each of them commands.
 
 Pass an object of a class like those in ``actions.discrete`` and ``actions.continuous`` to an environment as
 ``actions=``. Write your own as a frozen dataclass that inherits ``Actions``: batches may share it, so it must not store

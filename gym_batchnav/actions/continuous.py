@@ -121,7 +121,6 @@ class VelocityActions(_BoxActions):
     stop_component: bool = False
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless every value is within its bounds."""
         check_positive(time_step=self.time_step)
         check_range("linear_range", self.linear_range, 10.0)
         check_range("angular_range_deg", self.angular_range_deg, 3600.0)
@@ -200,7 +199,6 @@ class WaypointActions(_BoxActions):
     stop_component: bool = False
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless every value is within its bounds."""
         check_positive(max_distance=self.max_distance, max_angle_deg=self.max_angle_deg)
         check_between(0.0, 1000.0, max_distance=self.max_distance)
         check_between(0.0, 180.0, max_angle_deg=self.max_angle_deg)
@@ -261,7 +259,6 @@ class HolonomicActions(_BoxActions):
     stop_component: bool = False
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless every value is within its bounds."""
         check_positive(max_forward=self.max_forward, max_side=self.max_side, max_turn_deg=self.max_turn_deg)
         check_between(0.0, 1000.0, max_forward=self.max_forward, max_side=self.max_side)
         check_between(0.0, 3600.0, max_turn_deg=self.max_turn_deg)

@@ -38,7 +38,6 @@ class DiscreteActions(Actions):
     look_angle_deg: float | None = None
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless every value is within its bounds."""
         check_between(0.001, 100.0, forward_step=self.forward_step)
         check_between(0.1, 180.0, turn_angle_deg=self.turn_angle_deg)
         if self.look_angle_deg is not None:

@@ -66,7 +66,6 @@ class LoCoBotNoise(ActuationNoise):
     num_draws = 3
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless the multiplier is a number of at least 0."""
         check_not_negative(multiplier=self.multiplier)
 
     def apply(self, commands: Commands, uniform: np.ndarray, is_discrete: bool) -> Commands:

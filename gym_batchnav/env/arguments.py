@@ -14,7 +14,7 @@ RESET_OPTIONS = ("reset_mask", "episode_index", "episode_order", "episodes")
 def options_of(options: Any) -> Mapping[str, Any]:
     """Return reset options, empty for None; ValueError unless they are a dict.
 
-    Unknown options cause a warning. They are no error, because wrappers may pass options of their own.
+    Unknown options cause a warning, not an error, because wrappers may pass options to each other.
     """
     if options is None:
         return {}
@@ -80,25 +80,21 @@ def seeds_of(seed: int | Sequence[int | None] | None, num_envs: int) -> list[int
 
 def episodes_of(episodes: Any, num_envs: int, num_episodes: int) -> np.ndarray:
     """Return the reset option ``episode_index`` as int64 [N]; ValueError for another shape, dtype or value."""
-    episodes = np.asarray(episodes)
-    if episodes.shape != (num_envs,) or episodes.dtype.kind not in "iu":
-        raise ValueError(f"episode_index is {episodes.dtype} {episodes.shape}: pass integers ({num_envs},)")
-    wrong = (episodes < 0) | (episodes >= num_episodes)
-    if wrong.any():
-        index = int(wrong.argmax())
-        raise ValueError(
-            f"episode_index[{index}] = {episodes[index]} for environment {index}: there are episodes 0 to "
-            f"{num_episodes - 1}"
-        )
-    return episodes.astype(np.int64)
+    return _numbers_of_episodes("episode_index", episodes, f"({num_envs},)", num_envs, num_episodes)
 
 
 def chosen_of(episodes: Any, num_episodes: int) -> np.ndarray:
     """Return the reset option ``episodes`` as int64 [E]; ValueError for another shape, dtype or value."""
+    return _numbers_of_episodes("episodes", episodes, "(E,)", None, num_episodes)
+
+
+def _numbers_of_episodes(name: str, episodes: Any, shape: str, count: int | None, num_episodes: int) -> np.ndarray:
+    """Return numbers of episodes as int64, ``count`` of them unless it is None."""
     episodes = np.asarray(episodes)
-    if episodes.ndim != 1 or episodes.dtype.kind not in "iu":
-        raise ValueError(f"episodes are {episodes.dtype} {episodes.shape}: pass integers (E,)")
+    if episodes.ndim != 1 or count not in (None, len(episodes)) or episodes.dtype.kind not in "iu":
+        raise ValueError(f"{name} is {episodes.dtype} {episodes.shape}: pass integers {shape}")
     wrong = (episodes < 0) | (episodes >= num_episodes)
     if wrong.any():
-        raise ValueError(f"episodes with {episodes[wrong][0]}: there are episodes 0 to {num_episodes - 1}")
+        index = int(wrong.argmax())
+        raise ValueError(f"{name}[{index}] = {episodes[index]}: there are episodes 0 to {num_episodes - 1}")
     return episodes.astype(np.int64)

@@ -126,7 +126,6 @@ class BatchNavEnv(VectorEnv):
         self.closed = False
 
     def __repr__(self) -> str:
-        """Return one line with the number of environments, their scenes and their task."""
         scenes = [self.library.name(slot) for slot in self.library.active[:2].tolist()]
         more = ", ..." if len(self.library.names) > len(scenes) else ""
         return (
@@ -137,7 +136,7 @@ class BatchNavEnv(VectorEnv):
     def _repr_mimebundle_(
         self, include: Collection[str] | None = None, exclude: Collection[str] | None = None
     ) -> dict[str, Any]:
-        """Show the agents' views beside a table of settings in a notebook."""
+        """Show the agents' views and a table of settings in a notebook."""
         from gym_batchnav.viz.notebook import batch_bundle
 
         return batch_bundle(self, self.stepper.in_flight, include, exclude)
@@ -214,7 +213,7 @@ class BatchNavEnv(VectorEnv):
     def protocol_card(self) -> ProtocolCard:
         """Return everything needed to reproduce a result: settings, checksums, versions, renderer and seeds.
 
-        Print it, or write its ``to_json()`` beside the result.
+        Print it, or store its ``to_json()`` with the result.
         """
         return make_card(self.config, self.simulator, self.cameras, self.max_episode_steps)
 

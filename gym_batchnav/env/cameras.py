@@ -205,7 +205,7 @@ def _recordings(cameras: Mapping[str, Camera], sensors: Sequence[str]) -> dict[s
             )
         if slash and (camera not in cameras or camera == ONLY):
             known = ", ".join(map(repr, filter(None, cameras))) or "none with a name: pass camera={'front': Camera()}"
-            raise ValueError(f"sensors={tuple(sensors)!r}: there is no camera {camera!r}; the cameras are {known}")
+            raise ValueError(f"sensors={tuple(sensors)!r}: unknown camera {camera!r}; available: {known}")
         for name in [camera] if slash else cameras:
             key = key_of(name, sensor)
             if key in found:
@@ -247,7 +247,7 @@ def _noise_by_key(recordings: Mapping[str, CameraSensor], given: Mapping[str, Se
     return found
 
 
-USUAL_BUFFERS = 2  # batches of images in a ring that nobody has sized
+USUAL_BUFFERS = 2  # batches of images in a ring of the default size
 PICTURE_VIEWS = 64  # rendered at a time by ``pictures``, which limits its memory
 PICTURE_TARGETS = 4  # cameras of pictures, and sizes, whose targets are kept
 
@@ -264,11 +264,11 @@ class AgentCameras:
             shared renderer is not closed here.
         rig: The cameras of each agent; blind agents, of which no camera records anything, need no renderer.
         num_agents: N.
-        navmeshes: The navmeshes of the library's slots, which know the visible floor under an agent.
+        navmeshes: The navmeshes of the library's slots, which give the visible floor under an agent.
         buffers: Number of further batches of images for which an array of a ring remains valid; None for fresh arrays.
         device: ``"cpu"``, or ``"cuda"`` for torch tensors that stay on an NVIDIA device, always in a ring.
         semantic_ids: What the sensor ``"semantic"`` draws, for a renderer that is made here.
-        bodies: The bodies that agents see besides the scenes; None for none.
+        bodies: The bodies that agents see in addition to the scenes; None for none.
         episode_keys: [N] uint64, the keys of the agents' episodes, written in place by their owner; needed by cameras
             with jitter.
     """
@@ -520,7 +520,7 @@ def drawn_places(camera: Camera, keys: np.ndarray) -> CameraPlaces | None:
 
 
 def closed(targets: list[Target]) -> list[Target]:
-    """Close targets, and return an empty list to take their place."""
+    """Close targets, and return an empty list."""
     for target in targets:
         target.close()
     return []

@@ -54,14 +54,14 @@ class ProtocolCard:
         protocol: Name of the protocol, or ``""`` if none was named.
         source: The source of its values.
         notes: Differences from the source, and values that it leaves open.
-        changed: Settings that differ from the protocol's, by name: the protocol's value and this batch's, as text.
+        changed: Settings that differ from the protocol's, by name: the protocol's value and this batch's, as strings.
         settings: The values of all settings on which results depend, by name, as JSON has them.
         scenes: The scenes that are resident now, with checksums.
         num_scenes: Number of scenes that were listed; those that are not resident are not loaded.
         episode_order: ``"random"`` or ``"once"``.
         geodesic: How distances are computed.
         renderer: The renderer and its device; ``""`` for blind agents.
-        seeds: The seeds of the environments, as text: ``"0 to 63"``.
+        seeds: The seeds of the environments, as a string: ``"0 to 63"``.
         versions: Versions of Python and packages.
         checksum: Checksum of all values above but ``versions`` and ``renderer``.
     """
@@ -85,7 +85,6 @@ class ProtocolCard:
         return json.dumps(asdict(self), indent=1)
 
     def __str__(self) -> str:
-        """Return the card as text, one fact per line."""
         named = f"{self.protocol} ({self.source})" if self.protocol else "none"
         lines = [f"protocol   {named}"]
         lines += [f"  note     {self.notes}"] if self.notes else []

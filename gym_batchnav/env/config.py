@@ -56,20 +56,6 @@ from gym_batchnav.worlds.api import BODY_PARTS, MovingBodies, Team
 
 RENDER_MODES = ("rgb_array",)
 _PICTURE = ("rgb",)  # the sensor of pictures that a task takes
-_MOVED = {  # where keywords of earlier versions are now
-    **dict.fromkeys(("forward_step", "turn_angle_deg"), "actions=DiscreteActions({}=...)"),
-    **dict.fromkeys(
-        ("rotate_every", "deterministic_rotation", "texture_size", "max_triangles", "cache_dir"),
-        "scenes=Scenes(..., {}=...)",
-    ),
-    "resident_scenes": "scenes=Scenes(..., resident=...)",
-    "max_scene_bytes": "scenes=Scenes(..., max_bytes=...)",
-    "episode_file": "episodes=Episodes(file=...)",
-    "episode_order": "episodes=Episodes(order=...)",
-    "num_episodes": "episodes=Episodes(count=...)",
-    "floors": "episodes=Episodes(floors=...)",
-    "reuse_buffers": "buffers=2",
-}
 
 Arguments = ParamSpec("Arguments")
 Env = TypeVar("Env")
@@ -113,7 +99,6 @@ class Scenes:
     cache_dir: str | Path | None = None
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless every value is valid."""
         check_counts(rotate_every=self.rotate_every)
         for name in ("resident", "max_bytes"):
             if getattr(self, name) is not None:
@@ -163,14 +148,13 @@ class Episodes:
     floors: str | None = None
 
     def __post_init__(self) -> None:
-        """Raise ValueError or FileNotFoundError unless every value is valid."""
         check_counts(count=self.count)
         check_choice("order", self.order, EPISODE_ORDERS)
         check_choice("floors", self.floors, (None, *FLOORS))
         check_path("episodes", self.file)
         if self.file is not None and not Path(self.file).is_file():
             raise FileNotFoundError(
-                f"episodes='{self.file}': there is no such file: pass the path of a .json or .json.gz"
+                f"episodes='{self.file}': the file does not exist: pass the path of a .json or .json.gz"
             )
 
     @classmethod
@@ -218,8 +202,8 @@ class EnvConfig:
             closes it.
         autoreset_mode: ``"next_step"``, ``"same_step"``, ``"disabled"`` or Gymnasium's enum.
         max_episode_steps: An episode that has not ended after this many actions is truncated.
-        navmesh_settings: Size and abilities of the agent for which navmeshes are built. By default, a navmesh beside a
-            scene is used as it is, and other navmeshes are built with NavMeshSettings().
+        navmesh_settings: Size and abilities of the agent for which navmeshes are built. By default, a navmesh that
+            comes with a scene is used as it is, and others are built with NavMeshSettings().
         actions: ``"discrete"``, ``"velocity"``, ``"waypoint"``, ``"holonomic"``, or an object such as
             ``DiscreteActions(forward_step=0.5)`` or ``VelocityActions(time_step=0.5)``; see ``gym_batchnav.actions``.
         actuation_noise: ``"locobot"``, an object such as ``LoCoBotNoise(multiplier=1)``, or None for exact motion.
@@ -267,7 +251,6 @@ class EnvConfig:
     library: SceneLibrary | None = None
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless every value is valid."""
         check_counts(num_envs=self.num_envs, max_episode_steps=self.max_episode_steps)
         if self.buffers is not None:
             check_counts(buffers=self.buffers)
@@ -475,7 +458,7 @@ def takes_keywords_of(
 ) -> Callable[[Callable[[Env, EnvConfig], None]], Callable[Concatenate[Env, Arguments], None]]:
     """Return a decorator of a constructor that takes an EnvConfig: it then takes the keywords of EnvConfig instead.
 
-    The error of an unknown keyword names the one that has its meaning, or that it resembles.
+    The error of an unknown keyword names the one that it resembles.
     """
     known = {one.name for one in fields(EnvConfig)}
     own = signature(config)
@@ -486,8 +469,6 @@ def takes_keywords_of(
             for name in kwargs.keys() - known:
                 close = get_close_matches(name, known, 1)
                 hint = f": did you mean {close[0]!r}?" if close else ""
-                if name in _MOVED:
-                    hint = f": pass {_MOVED[name].format(name)}"
                 raise TypeError(f"{type(self).__name__} got an unexpected keyword argument {name!r}{hint}")
             initialize(self, config(*args, **with_defaults(kwargs)))
 

@@ -118,15 +118,12 @@ class BatchState:
         return {**self.layout.views(self.block.copy()), "schedule": dict(self.schedule), "library": dict(self.library)}
 
     def __repr__(self) -> str:
-        """Return one line."""
         return f"BatchState(num_envs={self.num_envs}, nbytes={self.nbytes})"
 
     def __copy__(self) -> BatchState:
-        """Return this object, which never changes."""
         return self
 
     def __deepcopy__(self, memo: Any) -> BatchState:
-        """Return this object, which never changes."""
         return self
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
@@ -217,7 +214,6 @@ class FunctionalBatch:
         self._check_scenes()
 
     def __repr__(self) -> str:
-        """Return one line."""
         return f"{self._env!r}.functional({'torch' if self._torch else 'numpy'!r})"
 
     def __call__(self, state: BatchState, actions: Any) -> Results:
@@ -285,7 +281,7 @@ class FunctionalBatch:
         return self._env.simulator.snapshot()
 
     def pack(self, state: BatchState) -> Any:
-        """Return a state as one array of bytes, for code that knows arrays alone, such as ``jax.pure_callback``.
+        """Return a state as one array of bytes, for code that only handles arrays, such as ``jax.pure_callback``.
 
         It always has the same length, and another batch with the same arguments can ``unpack`` it.
 
@@ -293,7 +289,7 @@ class FunctionalBatch:
             [B] uint8.
 
         Raises:
-            ValueError: Scenes rotate, so that an array of one length cannot say which of them are resident; or the
+            ValueError: Scenes rotate, so that an array of fixed length cannot state which of them are resident; or the
                 state is one of another batch.
         """
         self._check(state)

@@ -109,10 +109,6 @@ def make_batch(name: str, num_envs: int = 1, **keywords: Any) -> VectorEnv:
             raise ValueError(
                 f"obs_device={keywords['obs_device']!r}: one array is made on the CPU; use BatchNav/PointNav-v0"
             )
-        if keywords.get("obs_device", "cpu") != "cpu":
-            raise ValueError(
-                f"obs_device={keywords['obs_device']!r}: one array is made on the CPU; use BatchNav/PointNav-v0"
-            )
     if keywords.get("protocol") is not None:
         protocol = protocol_of(keywords["protocol"])
         if "task" not in keywords and not isinstance(protocol.task, task):

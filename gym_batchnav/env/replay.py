@@ -45,7 +45,7 @@ class RecordWorlds(VectorWrapper):
         worlds: The worlds to record; all by default.
 
     Raises:
-        ValueError: It is no batch, the folder has recordings already, or there is no such world.
+        ValueError: ``env`` is not a batch, the folder has recordings already, or a world does not exist.
         OSError: The folder cannot be created.
     """
 
@@ -207,7 +207,7 @@ def batch_of(envs: VectorEnv) -> BatchNavEnv:
     """Return the batch inside wrappers.
 
     Raises:
-        ValueError: There is none.
+        ValueError: It is not a BatchNavEnv.
     """
     batch = envs.unwrapped
     if not isinstance(batch, BatchNavEnv):

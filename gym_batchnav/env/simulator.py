@@ -86,7 +86,7 @@ class Simulator:
         self._check_buffers = check_buffers
         arrays = world_arrays(num_agents, team, bodies)
         if num_processors() < numba.config.NUMBA_NUM_THREADS:  # type: ignore[attr-defined]
-            numba.set_num_threads(min(num_processors(), numba.get_num_threads()))  # it knows no quota of a container
+            numba.set_num_threads(min(num_processors(), numba.get_num_threads()))  # Numba ignores a container's quota
         self.state = StateBlock(num_agents, {**buffers, **self.actions.buffers(num_agents)}, arrays)
         self.agents = self.state.agents
         self.episodes = self.state.episodes
@@ -134,12 +134,17 @@ class Simulator:
 
     def visible_floor(self, slots: np.ndarray, position: np.ndarray) -> np.ndarray:
         """Return the points [M, 3] float32, metres, of the visible floor at positions [M, 3] in slots [M]."""
+        snapped, polygon = self._snap(slots, position)
+        return self.navmeshes.visible_floor(np.ascontiguousarray(slots, np.int32), polygon, snapped)
+
+    def _snap(self, slots: np.ndarray, position: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the nearest points [M, 3] float32 on the navmeshes of slots [M], and their polygons [M] int32."""
         snapped = np.empty((len(slots), 3), np.float32)
         polygon = np.empty(len(slots), np.int32)
         for slot in np.unique(slots):
             here = slots == slot
             snapped[here], polygon[here] = self.navigation(slot).snap_with_polygon(position[here])
-        return self.navmeshes.visible_floor(np.ascontiguousarray(slots, np.int32), polygon, snapped)
+        return snapped, polygon
 
     # The plan of scenes and episodes
 
@@ -291,15 +296,13 @@ class Simulator:
         if pitch is not None and not (np.abs(pitch) <= np.float32(MAX_PITCH)).all():
             raise ValueError("pitches must be from -pi/2 to pi/2 radians")
         slots = self.agents.slot[indices]
-        snapped = np.empty((len(indices), 3), np.float32)
-        polygon = np.empty(len(indices), np.int32)
         for slot in np.unique(slots):
-            here = slots == slot
-            navigable = self.navigation(slot).is_navigable(position[here])
-            if not navigable.all():
-                point = position[here][~navigable][0]
-                raise ValueError(f"{point} is not navigable in {self.library.name(slot)!r}: snap it, or choose another")
-            snapped[here], polygon[here] = self.navigation(slot).snap_with_polygon(position[here])
+            points = position[slots == slot]
+            wrong = points[~self.navigation(slot).is_navigable(points)]
+            if len(wrong):
+                name = self.library.name(slot)
+                raise ValueError(f"{wrong[0]} is not navigable in {name!r}: snap it, or choose another")
+        snapped, polygon = self._snap(slots, position)
         turned = np.where(np.abs(heading) <= np.float32(np.pi), heading, wrap_angle(heading))
         self._place(indices, polygon, snapped, turned)
         if pitch is not None:

@@ -21,7 +21,7 @@ NO_LIMIT = 2**31 - 1  # steps: the counter of an episode is an int32
 
 
 class SingleEnv(gymnasium.Env):
-    """One agent in an environment of its own.
+    """A single agent as a Gymnasium environment.
 
     In the same scene and with seed s + i, it behaves like environment i of a batch with seed s. The infos of every step
     hold all measures, including those that a batch reports only at the end of an episode (``success``, ``spl``): their

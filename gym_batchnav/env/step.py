@@ -24,7 +24,7 @@ Returned = tuple[Observation, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]
 
 
 class Move(NamedTuple):
-    """What the agents did in a step, and its score.
+    """The actions of the agents in a step, and their score.
 
     Attributes:
         actions: [N, ...].
@@ -45,10 +45,10 @@ class StepListener(Protocol):
     """Follows the agents of a batch, such as a recorder."""
 
     def placed(self, indices: np.ndarray) -> None:
-        """Take note that agents ``indices`` [M] have begun episodes, or were put elsewhere by the user."""
+        """Note that agents ``indices`` [M] have begun episodes, or were moved by the user."""
 
     def moved(self, move: Move) -> None:
-        """Take note of a move, before other episodes begin."""
+        """Note a move, before other episodes begin."""
 
 
 class Stepper:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -31,7 +32,6 @@ class EpisodeSet:
     categories: tuple[str, ...] = ()  # names of the objects' categories
 
     def __len__(self) -> int:
-        """Return the number of episodes."""
         return len(self.start)
 
     @property
@@ -74,6 +74,12 @@ class EpisodeSet:
         """The size of all arrays in bytes."""
         return sum(array.nbytes for array in self.arrays().values())
 
+    def rows(self, kept: np.ndarray, **changes: Any) -> EpisodeSet:
+        """Return the episodes of a mask [E] bool, with other values of the fields in ``changes``."""
+        own = ("start", "heading", "tour", "leg_distance", "nearest_goal", "view_index", "category")
+        ids = tuple(name for name, keep in zip(self.ids, kept, strict=True) if keep)
+        return replace(self, **{"ids": ids, **{name: getattr(self, name)[kept] for name in own}, **changes})
+
     def arrays(self) -> dict[str, np.ndarray]:
         """Return all arrays by name."""
         return {name: getattr(self, name) for name in EPISODE_ARRAYS}
@@ -90,42 +96,44 @@ def episode_set(
     start: np.ndarray, heading: np.ndarray, goal: np.ndarray, distance: np.ndarray, ids: tuple[str, ...] = ()
 ) -> EpisodeSet:
     """Return an EpisodeSet of start [E, 3], heading [E], goal [E, 3] and distance [E], with equal goals stored once."""
-    goals, goal_index = np.unique(np.asarray(goal, np.float32).reshape(-1, 3), axis=0, return_inverse=True)
-    goal_index = goal_index.reshape(-1).astype(np.int32)
-    return EpisodeSet(
-        ids=ids or _numbers(len(start)),
-        start=np.asarray(start, np.float32),
-        heading=np.asarray(heading, np.float32),
-        goals=goals,
-        targets=goals,
-        first_goal=np.arange(len(goals) + 1, dtype=np.int32),
-        tour=goal_index[:, None],
-        leg_distance=np.asarray(distance, np.float32)[:, None],
-        nearest_goal=goal_index,
-        view_index=goal_index,
-        category=np.zeros(len(start), np.int32),
-    )
+    goals, index = np.unique(np.asarray(goal, np.float32).reshape(-1, 3), axis=0, return_inverse=True)
+    return point_set(start, heading, goals, index.reshape(-1, 1), np.asarray(distance)[:, None], ids)
 
 
 def tour_set(
     start: np.ndarray, heading: np.ndarray, goals: np.ndarray, leg_distance: np.ndarray, ids: tuple[str, ...] = ()
 ) -> EpisodeSet:
     """Return an EpisodeSet of tours: start [E, 3], heading [E], goals [E, T, 3] in order, leg_distance [E, T]."""
-    count, length = leg_distance.shape
-    first = np.arange(count, dtype=np.int32) * np.int32(length)
-    goals = np.asarray(goals, np.float32).reshape(-1, 3)
+    tour = np.arange(leg_distance.size).reshape(leg_distance.shape)
+    return point_set(start, heading, np.asarray(goals).reshape(-1, 3), tour, leg_distance, ids)
+
+
+def point_set(
+    start: np.ndarray,
+    heading: np.ndarray,
+    goals: np.ndarray,
+    tour: np.ndarray,
+    leg_distance: np.ndarray,
+    ids: tuple[str, ...] = (),
+) -> EpisodeSet:
+    """Return an EpisodeSet whose sets hold one goal each: start [E, 3], heading [E], goals [G, 3].
+
+    ``tour`` [E, T] holds the goals of each episode in order, and ``leg_distance`` [E, T] the lengths of its legs.
+    """
+    goals = np.asarray(goals, np.float32)
+    tour = tour.astype(np.int32)
     return EpisodeSet(
-        ids=ids or _numbers(count),
+        ids=ids or tuple(map(str, range(len(start)))),
         start=np.asarray(start, np.float32),
         heading=np.asarray(heading, np.float32),
         goals=goals,
         targets=goals,
         first_goal=np.arange(len(goals) + 1, dtype=np.int32),
-        tour=np.arange(len(goals), dtype=np.int32).reshape(count, length),
+        tour=tour,
         leg_distance=np.asarray(leg_distance, np.float32),
-        nearest_goal=first,
-        view_index=first,
-        category=np.zeros(count, np.int32),
+        nearest_goal=tour[:, 0],
+        view_index=tour[:, 0],
+        category=np.zeros(len(start), np.int32),
     )
 
 
@@ -163,7 +171,3 @@ def check_episode_arrays(arrays: dict[str, np.ndarray]) -> None:
         raise ValueError("episodes: tours must begin with a set, and have no gap before their last one")
     if arrays["category"].min() < 0 or (arrays["leg_distance"] < 0).any():
         raise ValueError("episodes: categories and distances must not be negative")
-
-
-def _numbers(count: int) -> tuple[str, ...]:
-    return tuple(str(index) for index in range(count))

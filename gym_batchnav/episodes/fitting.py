@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from gym_batchnav.episodes.episode_set import EpisodeSet, episode_set
@@ -33,8 +31,9 @@ def fit_episodes(episodes: EpisodeSet, navmesh: NavMesh, where: str) -> EpisodeS
     distance = np.full(len(episodes), np.inf)
     distance[near] = navmesh.geodesic_distance(start[near], goal[near])
     fits = np.isfinite(distance)
-    ids = _remaining_ids(episodes, near, fits, where)
-    return episode_set(start[fits], episodes.heading[fits], goal[fits], distance[fits], ids)
+    _check_left_out(episodes, near, fits, where)
+    left = episodes.rows(fits)
+    return episode_set(start[fits], left.heading, goal[fits], distance[fits], left.ids)
 
 
 def fit_object_episodes(episodes: EpisodeSet, navmesh: NavMesh, where: str) -> EpisodeSet:
@@ -61,21 +60,17 @@ def fit_object_episodes(episodes: EpisodeSet, navmesh: NavMesh, where: str) -> E
         navmeshes.distance(np.zeros(len(found), np.int32), polygons[near], start[near], goal_set, found)
         distance[near] = found
     fits = np.isfinite(distance)
-    ids = _remaining_ids(episodes, near, fits, where)
+    _check_left_out(episodes, near, fits, where)
     nearest = nearest_goals(navmesh, start[fits], goals[kept], first_goal, episodes.goal_index[fits], distance[fits])
-    return replace(
-        episodes,
-        ids=ids,
+    return episodes.rows(
+        fits,
         start=start[fits],
-        heading=episodes.heading[fits],
         goals=goals[kept],
         targets=episodes.targets[kept],
         first_goal=first_goal,
-        tour=episodes.tour[fits],
         leg_distance=distance[fits, None],
         nearest_goal=nearest,
         view_index=nearest,
-        category=episodes.category[fits],
     )
 
 
@@ -109,46 +104,34 @@ def measure_like_detour(episodes: EpisodeSet, navmesh: NavMesh, tables: Navigati
         polygon = tables.goals.polygon[last]
     found = np.isfinite(leg_distance).all(axis=1)
     if not found.all():
-        sentence = (
+        message = (
             f"{where}: left out {int((~found).sum())} of {len(episodes)} episodes, because Detour finds no path within "
             f"its limits of {MAX_NODES} polygons searched and {MAX_CORRIDOR} on the path: pass geodesic='exact'"
         )
         if not found.any():
-            raise ValueError(sentence)
-        warn_user(sentence)
-    return replace(
-        episodes,
-        ids=tuple(name for name, kept in zip(episodes.ids, found, strict=True) if kept),
-        start=episodes.start[found],
-        heading=episodes.heading[found],
-        tour=episodes.tour[found],
-        leg_distance=leg_distance[found],
-        nearest_goal=episodes.nearest_goal[found],
-        view_index=episodes.view_index[found],
-        category=episodes.category[found],
-    )
+            raise ValueError(message)
+        warn_user(message)
+    return episodes.rows(found, leg_distance=leg_distance[found])
 
 
-def _remaining_ids(episodes: EpisodeSet, near: np.ndarray, fits: np.ndarray, where: str) -> tuple[str, ...]:
-    """Return the ids of the episodes that fit [E] bool, and warn of the others.
+def _check_left_out(episodes: EpisodeSet, near: np.ndarray, fits: np.ndarray, where: str) -> None:
+    """Warn of the episodes that do not fit, ``fits`` [E] bool.
 
     Raises:
         ValueError: If none is left.
     """
-    ids = tuple(name for name, fit in zip(episodes.ids, fits, strict=True) if fit)
     if not fits.all():
         left_out = [name for name, fit in zip(episodes.ids, fits, strict=True) if not fit]
         many = ", ..." if len(left_out) > 5 else ""
-        sentence = (
+        message = (
             f"{where}: left out {len(left_out)} of {len(episodes)} episodes ({', '.join(left_out[:5])}{many}): "
             f"{int((~near).sum())} start or end more than {MAX_SHIFT} m from the navmesh of this agent, "
             f"{int((near & ~fits).sum())} have no path to their goal; "
             "use the navmesh_settings= or the navmesh that they were made for"
         )
-        if not ids:
-            raise ValueError(sentence)
-        warn_user(sentence)
-    return ids
+        if not fits.any():
+            raise ValueError(message)
+        warn_user(message)
 
 
 def is_near(points: np.ndarray, snapped: np.ndarray) -> np.ndarray:

@@ -88,7 +88,7 @@ def read_episodes(path: str | Path, scene: str | None = None) -> dict[str, Episo
                 by_scene.setdefault(parts, []).extend(found)
             num_rows += len(rows)
     if not by_scene and scene is None:
-        raise ValueError(f"{path}: there are no episodes in it or in the files of a folder content/ next to it")
+        raise ValueError(f"{path}: it has no episodes, nor have the files of a folder content/ next to it")
     names = names_of(path, list(by_scene))
     merged: dict[str, list[_Episodes]] = {}
     for parts, found in by_scene.items():
@@ -103,7 +103,7 @@ def state_of_files(path: Path) -> tuple[FileState, ...]:
         FileNotFoundError: The file does not exist.
     """
     if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such episode file: pass the path of a .json or .json.gz")
+        raise FileNotFoundError(f"{path}: the file does not exist: pass the path of a .json or .json.gz")
     status = [(file, file.stat()) for file in (path, *content_of(path))]
     return tuple((str(file), stat.st_mtime_ns, stat.st_size) for file, stat in status)
 
@@ -279,7 +279,7 @@ def _read_text(path: Path) -> bytes:
         with opened as file:
             text = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        raise FileNotFoundError(f"{path}: no such episode file") from None
+        raise FileNotFoundError(f"{path}: the file does not exist") from None
     except (OSError, EOFError, zlib.error) as error:
         raise _no_dataset(path, error) from error
     if len(text) > MAX_BYTES:

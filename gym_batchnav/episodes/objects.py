@@ -57,7 +57,6 @@ class ViewRules:
     min_points: int = 10
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless every field is valid."""
         check_length(max_distance=self.max_distance, spacing=self.spacing)
         check_between(-1000, 1000, eye_height=self.eye_height)
         check_between(0, 1, min_coverage=self.min_coverage)

@@ -47,7 +47,6 @@ class PointEpisodes:
     floors: str = "main"
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless there is such a rule."""
         check_floors(self.floors)
 
     def sample(self, scene: Scene, navmesh: NavMesh, num_episodes: int, rng: np.random.Generator) -> EpisodeSet:
@@ -69,7 +68,6 @@ class TourEpisodes:
     floors: str = "main"
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless there is a goal."""
         if isinstance(self.num_goals, bool) or not isinstance(self.num_goals, int) or not 1 <= self.num_goals <= 100:
             raise ValueError(f"num_goals={self.num_goals!r}: pass a whole number from 1 to 100")
         check_floors(self.floors)
@@ -99,7 +97,6 @@ class ObjectEpisodes:
     aliases: Mapping[str, str] | tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless there are categories, each once, and the other fields are valid."""
         names = self.categories
         fits = isinstance(names, tuple) and names and all(isinstance(name, str) and name for name in names)
         if not fits or len(set(names)) < len(names):

@@ -23,7 +23,6 @@ class SamplingRules:
     give_up_after: int = 100_000  # goals tried without success before an error is raised
 
     def __post_init__(self) -> None:
-        """Raise ValueError for limits that no pair of points can satisfy."""
         if not 0 <= self.min_distance < self.max_distance:
             raise ValueError(
                 f"min_distance={self.min_distance} and max_distance={self.max_distance}: "

@@ -85,7 +85,6 @@ class FlightActions(Actions):
     substeps: int = 4
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless every value is within its bounds."""
         if self.control not in CONTROLS:
             raise ValueError(f"control={self.control!r}: choose one of {', '.join(map(repr, CONTROLS))}")
         check_positive(max_speed=self.max_speed, max_acceleration=self.max_acceleration, time_step=self.time_step)

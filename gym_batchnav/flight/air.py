@@ -78,7 +78,7 @@ class Air:
         It is the point alone where there is no path.
 
         Raises:
-            ValueError: There is no goal of this number.
+            ValueError: The goal does not exist.
         """
         if not 0 <= goal < len(self.fields.goals):
             raise ValueError(f"goal={goal}: pass a number from 0 to {len(self.fields.goals) - 1}")
@@ -184,7 +184,7 @@ def find_air(corners: np.ndarray, floor: np.ndarray, radius: float, cell: float)
         cell: Side of a voxel, metres.
 
     Raises:
-        ValueError: There is no free space above the floor, or there would be too many voxels.
+        ValueError: There is no free space above the floor, or too many voxels would be needed.
     """
     low, high = _box(corners, floor, radius, cell)
     shape = np.ceil((high - low) / cell).astype(np.int64)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from typing_extensions import override
 
-from gym_batchnav.episodes.episode_set import EPISODE_ARRAYS, EpisodeSet, check_episode_arrays
+from gym_batchnav.episodes.episode_set import EPISODE_ARRAYS, EpisodeSet, check_episode_arrays, point_set
 from gym_batchnav.episodes.floors import check_floors, floor_islands
 from gym_batchnav.episodes.sampling import SamplingRules
 from gym_batchnav.flight.air import VOXEL_SIDE_PER_RADIUS, Air, air_from_arrays, find_air
@@ -76,7 +76,6 @@ class FlightEpisodes:
     straight_ratio: float = 1.1
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless every field is valid."""
         check_between(0.01, 10.0, radius=self.radius)
         check_between(0.01, VOXEL_SIDE_PER_RADIUS * self.radius, cell=self.cell)
         check_counts(num_goals=self.num_goals)
@@ -153,7 +152,7 @@ def _stored_episodes(arrays: dict[str, np.ndarray], air: Air, num_episodes: int)
     if len(episodes) != num_episodes or not np.array_equal(episodes.goals, air.fields.goals):
         raise ValueError("not stored flights: another number of episodes, or other goals")
     if len(episodes.first_goal) != len(episodes.goals) + 1 or not air.is_free(episodes.start).all():
-        raise ValueError("not stored flights: a start is no free space, or goals are shared")
+        raise ValueError("not stored flights: a start is not in free space, or goals are shared")
     lengths = air.distance(episodes.start, episodes.goal_index)
     if not (np.abs(lengths - episodes.distance) <= _CLOSE).all():
         raise ValueError("not stored flights: lengths that are not those of paths")
@@ -196,23 +195,5 @@ def sample_flights(
                 "apart"
             )
     heading = rng.uniform(-np.pi, np.pi, num_episodes).astype(np.float32)
-    return flight_episodes(starts[:num_episodes], heading, goals, chosen[:num_episodes], lengths[:num_episodes])
-
-
-def flight_episodes(
-    start: np.ndarray, heading: np.ndarray, goals: np.ndarray, chosen: np.ndarray, length: np.ndarray
-) -> EpisodeSet:
-    """Return the episodes of starts [E, 3], headings [E], goals [G, 3], their rows [E] and path lengths [E]."""
-    return EpisodeSet(
-        ids=tuple(map(str, range(len(start)))),
-        start=start,
-        heading=heading,
-        goals=goals,
-        targets=goals,
-        first_goal=np.arange(len(goals) + 1, dtype=np.int32),
-        tour=chosen[:, None],
-        leg_distance=length[:, None],
-        nearest_goal=chosen,
-        view_index=chosen,
-        category=np.zeros(len(start), np.int32),
-    )
+    kept = slice(num_episodes)
+    return point_set(starts[kept], heading, goals, chosen[kept, None], lengths[kept, None])

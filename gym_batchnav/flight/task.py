@@ -84,7 +84,6 @@ class DroneNav(Task):
     )  # fmt: skip
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless the distance is positive, the rewards are finite, and the episodes are flights."""
         check_length(success_distance=self.success_distance)
         check_finite(
             success_reward=self.success_reward, step_reward=self.step_reward, collision_reward=self.collision_reward

@@ -218,7 +218,7 @@ class SceneLibrary:
     def _memory_of(self, content: Content) -> np.ndarray:
         """Return the bytes of main memory and of the graphics device that a content takes, [2] int64.
 
-        Device memory counts once per user of a preparer, because each has buffers of its own.
+        Device memory counts once per user of a preparer, because each has its own buffers.
         """
         _, scene, made = content
         main = 0 if scene is None else scene.nbytes
@@ -250,7 +250,7 @@ class SceneLibrary:
         return self.add_preparers([preparer])[0]
 
     def add_preparers(self, preparers: Sequence[Preparer]) -> list[int]:
-        """Add preparers that run beside each other in threads, without parallel kernels; see ``add_preparer``."""
+        """Add preparers that run concurrently in threads, without parallel kernels; see ``add_preparer``."""
         reasons = dict(self._refusals.reasons)
         plan = self._plan.get_state()
         refusals = self._prepare([one for one in preparers if one not in self._preparers.values()])
@@ -638,8 +638,8 @@ class SceneLibrary:
                 return
             self._pace.loaded()
             loaded = complete(loaded, self._preparers)
-            for sentence in loaded.warnings:
-                warn_user(sentence)
+            for message in loaded.warnings:
+                warn_user(message)
             if loaded.error is not None:
                 self._refusals.note(loaded.index, loaded.error)
                 if is_lasting(loaded.error):
@@ -658,7 +658,7 @@ class SceneLibrary:
             self._install(slot, content)
             self._arriving = slot, self._step + SETTLE_STEPS
         else:
-            others = f"besides the {counted(self.num_held, 'scene')} in memory"
+            others = f"in addition to the {counted(self.num_held, 'scene')} in memory"
             self._refusals.pass_over(content[0], f"max_bytes={self._max_bytes} {others}")
 
     def _request_next(self) -> None:

@@ -68,7 +68,7 @@ class Outcome:
 
     Attributes:
         error: The reason why the scene cannot be loaded, or None.
-        warnings: Sentences for the user.
+        warnings: Messages for the user.
     """
 
     error: Exception | None = None
@@ -99,8 +99,8 @@ def load_now(
         outcomes = prepare_ahead(list(sources.values()), 0, never)
     results = []
     for (index, source), outcome in zip(sources.items(), outcomes, strict=True):
-        for sentence in outcome.warnings:
-            warn_user(sentence)
+        for message in outcome.warnings:
+            warn_user(message)
         if outcome.error is not None:
             results.append(Loaded(index, None, {}, outcome.error))
         else:
@@ -231,7 +231,7 @@ class BackgroundLoader:
 
 
 def _lower_priority(niceness: int) -> None:
-    """Lower the priority of the calling thread, on systems on which threads have priorities of their own."""
+    """Lower the priority of the calling thread, on systems where each thread has a priority."""
     if sys.platform == "linux" and niceness > 0:
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)
@@ -311,7 +311,7 @@ class Refusals:
         return {self._names[index]: reason for index, reason in self.failures.items()}
 
     def get_state(self) -> dict[str, str]:
-        """Return the reasons of refused scenes, by index as text for JSON."""
+        """Return the reasons of refused scenes, by index as a string for JSON."""
         return {str(index): reason for index, reason in self.reasons.items()}
 
     def check_state(self, state: Mapping[str, str]) -> dict[int, str]:

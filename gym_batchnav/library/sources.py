@@ -90,7 +90,7 @@ class SceneFile:
         return load_scene(self.path, **self.options)
 
     def complete(self, scene: Scene) -> Scene:
-        """Return the scene with its name, and with its path in the metadata so that episodes beside it are found."""
+        """Return the scene with its name, and with its path in the metadata so that episodes next to it are found."""
         metadata = {**scene.metadata, "path": self.path}
         return replace(scene, name=self.name, metadata=metadata, unsimplified=_whole(self, scene))
 
@@ -161,7 +161,7 @@ class HabitatScene:
         return load_habitat_scene(self.dataset, self.handle, **self.options)
 
     def complete(self, scene: Scene) -> Scene:
-        """Return the scene with its name, and with its path in the metadata so that episodes beside it are found."""
+        """Return the scene with its name, and with its path in the metadata so that episodes next to it are found."""
         metadata = {**scene.metadata, "path": str(Path(self.dataset).parent / self.handle)}
         return replace(scene, name=self.name, metadata=metadata, unsimplified=_whole(self, scene))
 
@@ -260,7 +260,7 @@ def files_are(folder: Path, files: Mapping[str, str], known: Iterable[str] = ())
 
 
 def has_new_semantics(file: Path, scene: Scene) -> bool:
-    """Return whether a scene without annotations has got some, beside its file or that of its stage."""
+    """Return whether annotations have been added, next to its file or that of its stage, to a scene without any."""
     return "semantics" not in scene.metadata and semantics_beside(file) is not None
 
 
@@ -346,8 +346,8 @@ def scene_sources(
         options: ``texture_size`` and ``max_triangles`` of ``load_scene`` for all files and scenes of datasets.
 
     Raises:
-        ValueError: If an option is wrong, there is no scene of a name, or a pattern or folder has no scene.
-        SceneNotFoundError: If the specification looks like a path, and there is no such file.
+        ValueError: If an option is wrong, a name is unknown, or a pattern or folder has no scene.
+        SceneNotFoundError: If the specification looks like the path of a file that does not exist.
     """
     if isinstance(spec, (list, tuple)) and spec and all(isinstance(part, SceneSource) for part in spec):
         return list(spec)

@@ -38,7 +38,7 @@ BYTES_PER_WORKER = 2 * 10**9  # of available memory; preparing a large scan take
 WAITED_HERE = 2  # at most this many scenes that a caller waits for are prepared in this process, which starts sooner
 ALL_RESIDENT = 8  # up to this number all scenes are resident
 ENVS_PER_SCENE = 32  # with more scenes; as in "Large Batch Simulation for Deep Reinforcement Learning"
-MAX_TEXT = 2000  # characters per sentence
+MAX_TEXT = 2000  # characters per message
 MAX_WARNINGS = 50  # per scene
 _ONE_THREAD = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _PREPARING_HERE = threading.Lock()  # for ``answer``, which only one thread may run at a time
@@ -95,7 +95,7 @@ class PreparationFailed(RuntimeError):
 
 
 class PreparationWorker:
-    """A worker that prepares scenes in a process of its own, one at a time; the results are stored in the disk cache.
+    """A worker that prepares scenes in another process, one at a time; the results are stored in the disk cache.
 
     Args:
         preparer: Prepares the scenes; it needs a cache, whose folder the process uses.
@@ -372,7 +372,7 @@ def answer(request: Mapping[str, Any]) -> dict[str, Any]:
 
     Returns:
         ``refused``: why the scene can never be used, or None; ``failed``: a possibly temporary error, or None;
-        ``warnings``: sentences for the user; ``files``: the cache entries that the scene needs.
+        ``warnings``: messages for the user; ``files``: the cache entries that the scene needs.
     """
     refused = failed = None
     disk = _disk(request["cache_dir"], request["max_bytes"])

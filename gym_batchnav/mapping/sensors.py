@@ -38,7 +38,7 @@ class MapPath(Sensor):
 
     The agent draws a grid map from its depth images, its position and its heading, as robots with GPS and compass do,
     and plans a shortest path to the goal on it. Where it has never looked, it expects to find free floor. The reading
-    is the cost of the path in metres, with surcharges beside obstacles; metres to the farthest place on it, at most
+    is the cost of the path in metres, with surcharges next to obstacles; metres to the farthest place on it, at most
     ``reach`` along the path, to which the agent can walk straight; and cosine and sine of that place's direction, left
     positive.
 
@@ -54,8 +54,8 @@ class MapPath(Sensor):
         cell_size: Side of a cell, metres.
         num_cells: Cells along each side of the map, 16 to 1024.
         reach: Metres along the path.
-        lowest: What is lower, in metres above the floor, is no obstacle. It rises by 0.04 m per metre of distance.
-        highest: What is higher, in metres above the floor, is no obstacle.
+        lowest: Lower things, in metres above the floor, are not obstacles. It rises by 0.04 m per metre of distance.
+        highest: Higher things, in metres above the floor, are not obstacles.
         image: Key of the depth image in the observation, such as ``"front/depth"``. Its camera must be a pinhole
             without roll.
 
@@ -74,7 +74,6 @@ class MapPath(Sensor):
     space = Box(np.array([0, 0, -1, -1], np.float32), np.array([_ANY, _ANY, 1, 1], np.float32), dtype=np.float32)
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless every number is in its range."""
         check_between(1e-3, 1e3, cell_size=self.cell_size)
         check_length(reach=self.reach, highest=self.highest)
         check_between(0, self.highest, lowest=self.lowest)
@@ -158,7 +157,7 @@ def _poses(state: TaskState, image: Image, rows: np.ndarray) -> Poses:
 
 
 def view_of(camera: Camera) -> View:
-    """Return what kernels have to know of a camera.
+    """Return the description of a camera for kernels.
 
     Raises:
         ValueError: No map can be drawn of its images.

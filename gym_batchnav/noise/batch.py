@@ -26,7 +26,7 @@ def run_on_images(
         *tables: Further arguments.
 
     Raises:
-        ValueError: The images have another dtype or shape or are not contiguous, or there is not one key per image.
+        ValueError: The images have another dtype or shape or are not contiguous, or the number of keys differs.
     """
     if images.ndim != 4 or images.dtype != dtype:
         raise ValueError(f"images are {images.dtype} {images.shape}: pass {np.dtype(dtype)} (N, H, W, channels)")

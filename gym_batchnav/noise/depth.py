@@ -31,7 +31,7 @@ _LEAST_FACTOR = 1e-5  # of the table: below, the camera sees nothing
 
 
 class _Tables(NamedTuple):
-    """What ``measure_image`` reads.
+    """The arguments of ``measure_image``.
 
     Attributes:
         shifts: [65536] int8, jitter in pixels.
@@ -68,7 +68,7 @@ class RedwoodNoise(SensorNoise):
         distortion: Path of a .npy file with the table of distortion, [80, 80, 5] or [6400, 5] numbers; None for none.
 
     Raises:
-        ValueError: The multiplier is not from 0 to 1000, or the file holds no such table.
+        ValueError: The multiplier is not from 0 to 1000, or the file does not hold such a table.
         FileNotFoundError: The file does not exist.
     """
 
@@ -79,7 +79,6 @@ class RedwoodNoise(SensorNoise):
     sensor = "depth"
 
     def __post_init__(self) -> None:
-        """Read the table, and raise ValueError unless every field is valid."""
         check_between(0, 1000, multiplier=self.multiplier)
         factors = np.ones((1, 1, 5), np.float32) if self.distortion is None else _read_table(self.distortion)
         object.__setattr__(self, "_factors", factors)
@@ -116,7 +115,7 @@ def _read_table(path: str | PathLike[str]) -> np.ndarray:
         raise ValueError(f"distortion={path!r}: pass the path of a .npy file")
     path = Path(path)
     if not path.is_file():
-        raise FileNotFoundError(f"distortion='{path}': there is no such file")
+        raise FileNotFoundError(f"distortion='{path}': the file does not exist")
     if path.stat().st_size > _TABLE_FILE_BYTES:
         raise ValueError(f"distortion='{path}': a table of distortion takes less than 1 MiB")
     try:

@@ -43,7 +43,6 @@ class _NormalNoise(SensorNoise):
     sensor = "rgb"
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless every number is within its bounds."""
         check_between(0, 1000, intensity=self.intensity, sigma=self.sigma)
         check_between(-1000, 1000, mean=self.mean)
 
@@ -88,7 +87,6 @@ class SaltAndPepperNoise(SensorNoise):
     sensor = "rgb"
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless both shares are from 0 to 1."""
         check_between(0, 1, amount=self.amount, salt=self.salt)
 
     def apply(self, images: np.ndarray, keys: np.ndarray) -> None:

@@ -27,7 +27,6 @@ class SensorTiming:
     latency: int = 0
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless both are whole numbers within their bounds."""
         for name, least in (("period", 1), ("latency", 0)):
             steps = getattr(self, name)
             if isinstance(steps, bool) or not isinstance(steps, (int, np.integer)) or not least <= steps <= 1000:

@@ -50,7 +50,7 @@ from gym_batchnav.state import AgentState, Buffers, EpisodeState, WorldView
 
 
 def _no_reading(name: str) -> np.ndarray:
-    """Raise KeyError, because there are no sensors."""
+    """Raise KeyError, because this state has no sensors."""
     raise KeyError(f"sensor {name!r}: this state has no sensors; read it in an environment")
 
 
@@ -80,7 +80,7 @@ class Pictures(Protocol):
 def _no_pictures(
     slots: np.ndarray, position: np.ndarray, heading: np.ndarray, camera: Camera, targets: np.ndarray | None = None
 ) -> np.ndarray:
-    """Raise RuntimeError, because there is no renderer."""
+    """Raise RuntimeError, because this state has no renderer."""
     raise RuntimeError("this state has no renderer: draw pictures in an environment")
 
 

@@ -48,8 +48,8 @@ class Components:
 
     Args:
         task: The task.
-        sensors: Sensors besides the task's own.
-        measures: Measures besides the task's own.
+        sensors: Sensors in addition to the task's.
+        measures: Measures in addition to the task's.
         action_space: The space of one agent's action, for sensors that depend on it; by default Discrete(4).
 
     Attributes:

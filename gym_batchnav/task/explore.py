@@ -32,7 +32,6 @@ class CellsVisited(Measure):
     name = "cells_visited"
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless cells have a positive size."""
         check_length(cell_size=self.cell_size)
 
     def buffers(self, num_envs: int) -> dict[str, np.ndarray]:
@@ -79,7 +78,6 @@ class Coverage(Measure):
     name = "coverage"
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless cells have a positive size."""
         check_length(cell_size=self.cell_size)
 
     def buffers(self, num_envs: int) -> dict[str, np.ndarray]:
@@ -136,7 +134,6 @@ class AreaSeen(Measure):
     name = "area_seen"
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless all lengths and the angle are positive."""
         check_length(cell_size=self.cell_size)
         check_length(reach=self.reach)
         check_positive(fan_deg=self.fan_deg)
@@ -241,7 +238,6 @@ class Explore(Task):
     has_goal = False
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless the size is positive and the reward is finite."""
         check_length(cell_size=self.cell_size)
         check_finite(cell_reward=self.cell_reward)
 
@@ -272,7 +268,6 @@ class DistanceFromStart(Measure):
     name = "distance_from_start"
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless ``geodesic`` is a bool."""
         check_flags(geodesic=self.geodesic)
 
     def buffers(self, num_envs: int) -> dict[str, np.ndarray]:
@@ -323,7 +318,6 @@ class Flee(Task):
     has_goal = False
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless ``geodesic`` is a bool."""
         check_flags(geodesic=self.geodesic)
 
     @property

@@ -28,7 +28,6 @@ class GoalPicture(Sensor):
     camera: Camera
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless there is a camera."""
         if not isinstance(self.camera, Camera):
             raise ValueError(f"camera={self.camera!r} of the goal: pass a Camera")
 
@@ -117,7 +116,6 @@ class ImageNav(GoalTask):
     step_reward: float = -0.01
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless every field is valid."""
         GoalTask.__post_init__(self)
         _ = self.sensors  # checks the camera
 
@@ -149,7 +147,6 @@ class InstanceImageNav(GoalTask):
     aliases: Mapping[str, str] | tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless every field is valid."""
         GoalTask.__post_init__(self)
         _ = self.sensors  # checks the camera
         object.__setattr__(self, "aliases", self.sampler.aliases)  # the sampler checks them and the categories

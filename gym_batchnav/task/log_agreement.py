@@ -21,7 +21,6 @@ class _Displacement(Measure):
     path: np.ndarray
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless the path has finite positions."""
         path = np.asarray(self.path)
         if path.ndim not in (2, 3) or path.shape[-1] != 3 or path.shape[0] < 2 or path.dtype.kind != "f":
             raise ValueError(f"path is {path.dtype} {path.shape}: pass positions [T + 1, M, 3], such as log.position")

@@ -202,7 +202,6 @@ class DistanceBin(Measure):
     at_end = True
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless the limits rise."""
         if not self.limits or not (np.diff((0.0, *self.limits)) > 0).all():
             raise ValueError(f"limits={self.limits!r}: pass rising, positive numbers of metres")
 
@@ -235,7 +234,6 @@ class NDTW(Measure):
     at_end = True
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless both lengths are positive."""
         for name in ("threshold", "spacing"):
             if not 0 < getattr(self, name) < np.inf:
                 raise ValueError(f"{name}={getattr(self, name)!r}: pass a positive number of metres")

@@ -1,4 +1,4 @@
-"""Tag and Rendezvous: the agents of a world chase each other, or meet."""
+"""Tag and Rendezvous: the agents of a world chase each other, or gather."""
 
 from __future__ import annotations
 
@@ -216,7 +216,6 @@ class Tag(Task):
     has_goal = False
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless there are runners and chasers and all numbers are finite."""
         check_counts(num_agents=self.num_agents, num_runners=self.num_runners)
         if self.num_runners >= self.num_agents:
             raise ValueError(f"num_runners={self.num_runners}: leave a chaser among num_agents={self.num_agents}")
@@ -275,7 +274,6 @@ class Rendezvous(Task):
     has_goal = False
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless there are two agents or more and all numbers are finite."""
         check_counts(num_agents=self.num_agents)
         if self.num_agents < 2:
             raise ValueError(f"num_agents={self.num_agents}: pass 2 or more")

@@ -98,7 +98,6 @@ class MultiGoalNav(Task):
     )
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless every field is valid."""
         check_length(success_distance=self.success_distance)
         check_finite(goal_reward=self.goal_reward, step_reward=self.step_reward)
         _ = self.sampler  # checks the number of goals

@@ -29,7 +29,6 @@ class ObjectGoal(Sensor):
     name = "objectgoal"
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless there is a category."""
         check_counts(num_categories=self.num_categories)
 
     @property
@@ -67,7 +66,6 @@ class ObjectNav(GoalTask):
     aliases: Mapping[str, str] | tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless every field is valid."""
         GoalTask.__post_init__(self)
         object.__setattr__(self, "aliases", self.sampler.aliases)  # the sampler checks all fields
 

@@ -31,7 +31,6 @@ class GoalTask(Task):
     measures = (DistanceToGoal(), PathLength(), CollisionsCount(), Success(), SPL(), SoftSPL())
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless the distance is positive and the rewards are finite."""
         check_length(success_distance=self.success_distance)
         check_finite(success_reward=self.success_reward, step_reward=self.step_reward)
 
@@ -58,7 +57,7 @@ class PointNav(GoalTask):
         step_reward: Reward of every step.
         spl_reward: Make the reward of the last step ``step_reward + success_reward * SPL``, without progress, as in the
             paper.
-        goal_sensor: The sensor of the goal: ``PointGoal()``, which knows the agent's pose, or ``StaticPointGoal()``,
+        goal_sensor: The sensor of the goal: ``PointGoal()``, relative to the agent's pose, or ``StaticPointGoal()``,
             the goal as seen from the start. ``sensors=(GPS(), Compass())`` of the environment adds the pose.
     """
 
@@ -69,7 +68,6 @@ class PointNav(GoalTask):
     goal_sensor: Sensor = field(default=PointGoal())
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless every number is finite, and ``spl_reward`` is a bool."""
         GoalTask.__post_init__(self)
         check_flags(spl_reward=self.spl_reward)
 

@@ -85,7 +85,7 @@ class Heading(Sensor):
 
 @dataclass(frozen=True, slots=True)
 class WalkScan(Sensor):
-    """How far the agent can walk in directions all around [num_directions] float32, metres.
+    """The distances that the agent can walk in directions all around [num_directions] float32, metres.
 
     It is an ideal range finder on the navmesh, which needs no camera; other agents and bodies do not appear in it. The
     first direction is ahead, the others follow to the left.
@@ -101,7 +101,6 @@ class WalkScan(Sensor):
     name = "walk_scan"
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless both numbers are positive."""
         check_counts(num_directions=self.num_directions)
         check_length(reach=self.reach)
 

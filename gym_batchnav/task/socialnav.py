@@ -46,7 +46,6 @@ class NearestBodies(Sensor):
     name = "nearest_bodies"
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless both numbers are positive."""
         check_counts(count=self.count)
         check_positive(reach=self.reach)
 
@@ -102,7 +101,6 @@ class PersonalSpace(Measure):
     name = "personal_space_violations"
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless the distance is from 0 to 10 m."""
         check_between(0.0, FAR, distance=self.distance)
 
     def buffers(self, num_envs: int) -> dict[str, np.ndarray]:
@@ -155,7 +153,6 @@ class TimeToCollision(Measure):
     name = "time_to_collision"
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless the horizon is positive."""
         check_positive(horizon=self.horizon)
 
     def measure(self, state: TaskState) -> np.ndarray:
@@ -203,7 +200,6 @@ class SocialNav(PointNav):
     detector: Sensor | None = field(default=NearestBodies())
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless every number is finite and the personal space is from 0 to 10 m."""
         PointNav.__post_init__(self)
         check_finite(touch_reward=self.touch_reward, near_reward=self.near_reward)
         check_between(0.0, 10.0, personal_space=self.personal_space)

@@ -1,4 +1,4 @@
-"""The protocol of bodies that no policy moves, and the agents of a world.
+"""The interface of bodies that no policy moves, and the agents of a world.
 
 Pass objects such as ``People(6)`` to an environment as ``bodies=``; every world has all of them. Write your own as a
 frozen dataclass: batches may share it, so it must not store anything about a run.
@@ -29,7 +29,7 @@ BODY_PARTS = ("num", "shape", "radius", "is_fixed", "begin", "move")
 """Attributes of a group of bodies."""
 
 MAX_BODIES = 64  # of a world
-BODY_HEIGHT = 1.5  # metres; bodies whose feet differ by more are on different floors and do not meet
+BODY_HEIGHT = 1.5  # metres; bodies whose feet differ by more are on different floors and do not collide
 STEP_SECONDS = 0.25  # of actions without a ``time_step``: a MOVE_FORWARD of 0.25 m at 1 m/s
 
 
@@ -51,7 +51,6 @@ class Team:
     radius: float = 0.18
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless every value is within its bounds."""
         if isinstance(self.num_agents, tuple):
             if len(self.num_agents) != 2 or not self.num_agents[0] <= self.num_agents[1]:
                 raise ValueError(f"num_agents={self.num_agents}: pass a number, or the least and the greatest one")
@@ -170,7 +169,7 @@ class MovingBodies(Protocol):
 
     @abstractmethod
     def move(self, motion: BodyMotion) -> None:
-        """Move the bodies of ``motion.worlds`` as if they were alone; afterwards those that meet others are stopped."""
+        """Move the bodies of ``motion.worlds`` as if they were alone; afterwards those that collide are stopped."""
 
 
 def shape_number(name: str, index: int) -> int:
@@ -179,7 +178,7 @@ def shape_number(name: str, index: int) -> int:
 
 
 def check_body(shape: str, radius: float) -> None:
-    """Raise ValueError unless there is such a shape and the radius is from 0.05 to 1 m."""
+    """Raise ValueError unless the shape is known and the radius is from 0.05 to 1 m."""
     if shape not in (*SHAPES, HIDDEN):
         raise ValueError(f"shape={shape!r}: choose from {', '.join(map(repr, SHAPES))}")
     check_between(0.05, 1.0, radius=radius)

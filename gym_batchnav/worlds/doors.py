@@ -1,4 +1,4 @@
-"""Doors that swing open when somebody comes near."""
+"""Doors that swing open for agents and people who come near."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ class Doors(MovingBodies):
     """Doors of 0.9 m, for scenes whose doorways are open.
 
     A door swings open, away from whoever approaches, stays open while anyone is near, and closes afterwards. It stops
-    before it touches somebody. Others cannot walk through its leaf, which is a row of discs. A world has at most 64
+    before it touches anyone. Others cannot walk through its leaf, which is a row of discs. A world has at most 64
     bodies, and a door counts as four.
 
     Attributes:
         hinges: Where the doors hang: points (x, y, z) on the floor, metres.
         headings_deg: Directions from the hinges along the closed leaves, as headings of agents: 0 is -z, left positive.
-        reach: Metres from the middle of the doorway within which somebody opens a door.
+        reach: Metres from the middle of the doorway within which anyone opens a door.
         speed_deg: Degrees per second at which a leaf swings.
 
     Raises:
-        ValueError: A value is out of its range, or there is not one heading per hinge.
+        ValueError: A value is out of its range, or the numbers of hinges and headings differ.
     """
 
     hinges: tuple[tuple[float, float, float], ...]
@@ -43,7 +43,6 @@ class Doors(MovingBodies):
     is_fixed = True
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless every value is within its bounds."""
         points = all(len(point) == 3 and all(map(is_number, point)) for point in self.hinges)
         if not self.hinges or not points or len(self.headings_deg) != len(self.hinges):
             raise ValueError("Doors: pass one point (x, y, z) in hinges= and one number in headings_deg= for each door")
@@ -64,7 +63,7 @@ class Doors(MovingBodies):
 
     @property
     def radius(self) -> float:  # type: ignore[override]
-        """Of the discs, metres."""
+        """The radius of the discs, metres."""
         return DISC_RADIUS
 
     def begin(self, motion: BodyMotion) -> None:

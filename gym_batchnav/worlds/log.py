@@ -63,7 +63,6 @@ class WorldLog:
     state: Mapping[str, Mapping[str, np.ndarray]]
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless all arrays fit each other."""
         check_between(1e-3, 3600.0, seconds=self.seconds)
         if not 1 <= len(self.shapes) <= MAX_BODIES:
             raise ValueError(f"{len(self.shapes)} bodies: a world has 1 to {MAX_BODIES}")
@@ -84,7 +83,6 @@ class WorldLog:
         self._check_state()
 
     def __repr__(self) -> str:
-        """Return one line with the scene and the sizes."""
         sizes = f"{self.num_steps} steps, {self.num_agents} agents, {self.num_bodies} bodies"
         return f"{type(self).__name__}({self.scene!r}, {sizes})"
 
@@ -131,12 +129,12 @@ class WorldLog:
         """Read a log from a file.
 
         Raises:
-            FileNotFoundError: There is no such file.
-            ValueError: It holds no log, or a damaged one.
+            FileNotFoundError: The file does not exist.
+            ValueError: It is not a log, or a damaged one.
         """
         path = Path(path)
         if not path.is_file():
-            raise FileNotFoundError(f"log '{path}': there is no such file")
+            raise FileNotFoundError(f"log '{path}': the file does not exist")
         try:
             return cls._of(_read_arrays(path))
         except UNREADABLE as error:
@@ -193,14 +191,14 @@ def _check(name: str, array: np.ndarray, dtype: type, shape: tuple[int, ...]) ->
 
 
 def _text(array: np.ndarray) -> str:
-    """Return the text of an array without dimensions."""
+    """Return the string in an array without dimensions."""
     if array.ndim or array.dtype.kind != "U":
-        raise ValueError(f"a {array.dtype} array of {array.shape} in the place of a text")
+        raise ValueError(f"a {array.dtype} array of {array.shape} instead of a string")
     return str(array)
 
 
 def _read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """Return the arrays of a file that ``numpy.savez`` wrote; no more buffers is taken than the file has."""
+    """Return the arrays of a file that ``numpy.savez`` wrote; it takes no more memory than the file has bytes."""
     size = path.stat().st_size
     if size > MAX_LOG_BYTES:
         raise ValueError(f"it has {size} bytes: a log has at most {MAX_LOG_BYTES}")
@@ -244,7 +242,6 @@ class LoggedBodies(MovingBodies):
     without: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless bodies are left."""
         check_flags(reactive=self.reactive)
         total = self.log.num_bodies
         if not set(self.without) < set(range(total)):
@@ -309,7 +306,6 @@ class LoggedBodies(MovingBodies):
         return self._found[navmesh]
 
     def __getstate__(self) -> dict[str, object]:
-        """Return the fields, for other processes; weak references cannot be sent there."""
         return {name: getattr(self, name) for name in ("log", "reactive", "without")}
 
     def begin(self, motion: BodyMotion) -> None:

@@ -43,7 +43,6 @@ class People(MovingBodies):
     is_fixed = False
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless every value is within its bounds."""
         check_counts(num=self.num)
         check_body(self.shape, self.radius)
         check_between(0.0, 0.95, pause=self.pause)

@@ -18,7 +18,7 @@ Opponent = Callable[[dict[str, np.ndarray]], np.ndarray]
 
 
 class SelfPlay(VectorWrapper):
-    """The learners of every world as a batch of their own; opponents act for the other agents.
+    """The learners of all worlds as one batch; opponents act for the other agents.
 
     Worlds take turns with the opponents: world w plays against opponent w modulo their number. Replace the list
     ``opponents`` at any time, for example by policies of the past.
@@ -33,7 +33,7 @@ class SelfPlay(VectorWrapper):
         rows: [N] int, the environments of the batch that learn.
 
     Raises:
-        ValueError: Agents do not share worlds, or none or all of them are learners, or there is no opponent.
+        ValueError: Agents do not share worlds, or none or all of them are learners, or no opponent is given.
     """
 
     def __init__(self, env: VectorEnv, learners: Sequence[bool], opponents: Sequence[Opponent]) -> None:

@@ -20,7 +20,7 @@ class WorldViews:
 
     Args:
         worlds: The worlds.
-        navmeshes: The navmeshes of the slots, which know the visible floor under a body.
+        navmeshes: The navmeshes of the slots, which give the visible floor under a body.
         semantic_ids: What the sensor ``"semantic"`` draws; with numbers by category, the categories of bodies are their
             shapes.
 

@@ -20,7 +20,7 @@ GAP = 0.1  # metres that are left between two bodies
 class Worlds:
     """W worlds of M agents each, and the bodies in them that no policy moves.
 
-    Agents move first as if they were alone, then the other bodies, and then those that meet are stopped.
+    Agents move first as if they were alone, then the other bodies, and then those that collide are stopped.
 
     Args:
         team: The agents of a world.
@@ -154,7 +154,7 @@ class Worlds:
         active: np.ndarray,
         outcome: StepOutcome,
     ) -> None:
-        """Move the other bodies, after the agents have moved as if they were alone, and stop those that meet.
+        """Move the other bodies, after the agents have moved as if they were alone, and stop those that collide.
 
         Args:
             before: What ``before`` returned.
@@ -349,7 +349,7 @@ def place_bodies(places: Places, leader: np.ndarray, radius: np.ndarray, draws: 
         [K, B] int64, rows of the scene's episodes.
 
     Raises:
-        ValueError: There is no room for so many bodies.
+        ValueError: The scene has no room for so many bodies.
     """
     num_rows = len(places.polygon)
     num_bodies = len(radius)
@@ -371,7 +371,7 @@ def place_bodies(places: Places, leader: np.ndarray, radius: np.ndarray, draws: 
 
 
 def _all_that_fit(places: Places, placed: np.ndarray, reach: np.ndarray) -> np.ndarray:
-    """Return all rows that fit beside the bodies ``placed`` [1, b]; those of other islands only if there are no others.
+    """Return all rows that fit together with the bodies ``placed`` [1, b]; other islands' only if no other fits.
 
     ``reach`` is that of ``_fits``.
     """

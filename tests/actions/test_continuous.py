@@ -1,10 +1,8 @@
 """Continuous actions: closed forms of the motion, walls, STOP, and the whole environment with each of them."""
 
-import gymnasium
 import numpy as np
 import pytest
 from floors import floor_plan
-from gymnasium.wrappers import vector
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -114,16 +112,6 @@ def test_no_walk_goes_through_a_wall(sliding):
         cut = 0.15 if sliding else 2e-3  # metres: a slide of 0.25 m may cut a corner, as in Habitat
         assert (mesh.geodesic_distance(start, agents.position) <= moved + cut).all()
         assert collided.mean() > 0.3
-
-
-def test_one_long_try_step_does_jump():
-    """As in Habitat, which is why continuous walks have parts."""
-    mesh = floor_plan(["00000", "0...0", "00000", "0.0.0", "00000"])
-    rng = np.random.default_rng(1)
-    start = mesh.random_points(500, rng)
-    zero, stop = still(500)
-    agents, moved, _ = move(mesh, start, 0.5, Commands(zero, zero + 4, zero, stop))
-    assert (mesh.geodesic_distance(start, agents.position) > moved + 0.5).any()
 
 
 @given(a=unit, b=unit)
@@ -249,12 +237,11 @@ def test_with_the_highest_thresholds_each_motion_alone_is_possible(kind):
         assert not kind.decode(action).stop[0]
 
 
-@pytest.mark.parametrize("mode", ["next_step", "same_step", "disabled"])
 @pytest.mark.parametrize("name", KINDS)
-def test_a_batch_keeps_the_rules(name, mode):
+def test_a_batch_keeps_the_rules(name):
     """Spaces, autoreset, seeding, independence of the environments."""
-    keywords = {"sensors": (PreviousAction(),), "max_episode_steps": 9, "autoreset_mode": mode, "episodes": 5}
-    check_vector_env(lambda: BatchNavEnv(3, actions=name, scenes="apartment_4", **keywords), steps=30, strict=True)
+    keywords = {"sensors": (PreviousAction(),), "max_episode_steps": 9, "autoreset_mode": "same_step", "episodes": 5}
+    check_vector_env(lambda: BatchNavEnv(3, actions=name, scenes="apartment_4", **keywords), steps=30)
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -270,29 +257,4 @@ def test_the_previous_action_is_the_action(name):
     state = env.get_state()
     env.step(env.action_space.sample())
     np.testing.assert_array_equal(env.set_state(state)["previous_action"], actions)
-    env.close()
-
-
-def test_a_single_environment_is_a_batch_of_one():
-    single = gymnasium.make("BatchNav/PointNav-v0", actions="velocity", **BLIND)
-    batch = BatchNavEnv(2, actions="velocity", **BLIND)
-    single.reset(seed=0), batch.reset(seed=0)
-    assert single.action_space == batch.single_action_space
-    for actions in np.random.default_rng(0).uniform(-0.5, 1, (20, 2, 2)):  # never STOP
-        goal = single.step(actions[0])[0]["pointgoal_with_gps_compass"]
-        np.testing.assert_array_equal(goal, batch.step(actions)[0]["pointgoal_with_gps_compass"][0])
-    single.close()
-    batch.close()
-
-
-def test_gymnasiums_wrappers_for_continuous_actions():
-    env = BatchNavEnv(2, actions="velocity", **BLIND)
-    clipped = vector.ClipAction(env)
-    clipped.reset(seed=0)
-    clipped.step(np.array([[5.0, 0.0], [-3.0, 9.0]], np.float32))
-    np.testing.assert_allclose(np.degrees(env.agents.heading - env.episodes.start_heading)[1] % 360, 10, atol=1e-3)
-    rescaled = vector.RescaleAction(env, min_action=0.0, max_action=2.0)
-    rescaled.reset(seed=0)
-    rescaled.step(np.array([[2.0, 1.0], [1.0, 1.0]], np.float32))
-    assert env.episodes.path_length[0] > env.episodes.path_length[1] > 0
     env.close()

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from gym_batchnav import BatchNavEnv
-from gym_batchnav.actions.continuous import VelocityActions
 from gym_batchnav.actions.discrete import DiscreteActions
 from gym_batchnav.actions.noise import LoCoBotNoise
 from gym_batchnav.state import Commands
@@ -179,9 +178,3 @@ def test_unknown_noise_is_refused(wrong):
 def test_the_multiplier_is_checked(wrong):
     with pytest.raises(ValueError, match="multiplier"):
         LoCoBotNoise(wrong)
-
-
-def test_velocities_with_noise_keep_their_kind_of_motion():
-    commands = VelocityActions().decode(np.array([[1, 1]], np.float32))
-    found = noisy(commands, is_discrete=False, size=1)
-    assert found.is_arc and found.longest_part == commands.longest_part and found.forward != commands.forward

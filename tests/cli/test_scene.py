@@ -179,7 +179,7 @@ def test_attributes_of_a_frame_give_that_frame(up, factors):
     ("command", "option", "value", "said"),
     [
         ("info", "--out", "scenes/room.glb", "a file is in its place"),
-        ("prepare", "--episode-file", "nowhere.json", "nowhere.json: no such episode file"),
+        ("prepare", "--episode-file", "nowhere.json", "nowhere.json: the file does not exist"),
         ("prepare", "--cache-dir", "scenes/room.glb", "cannot be written: choose another folder with --cache-dir"),
     ],
 )

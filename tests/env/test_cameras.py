@@ -7,12 +7,8 @@ from rooms import box_room
 from walks import assert_equal
 
 from gym_batchnav.env.batch import BatchNavEnv
-from gym_batchnav.env.cameras import AgentCameras, CameraRig
 from gym_batchnav.env.config import Scenes
 from gym_batchnav.geometry import Camera
-from gym_batchnav.library.library import SceneLibrary
-from gym_batchnav.navmesh.agents import NavMeshAgents
-from gym_batchnav.state import agent_state
 
 N = 6
 RESIDENT = {"scenes": [box_room(f"room_{i}", width=8 + i) for i in range(5)], "episodes": 20}
@@ -137,22 +133,6 @@ def test_who_has_looked_up_is_drawn_again_and_sees_what_a_tilted_camera_sees(mak
     assert (env.pictures()[2] == tilted.pictures()[2]).all() and (env.pictures()[3] != tilted.pictures()[3]).any()
     env.reset(options={"reset_mask": np.arange(N) == 2})
     assert env.agents.pitch[2] == 0
-
-
-def test_a_slot_with_another_scene_is_drawn_again():
-    library = SceneLibrary.from_scenes([box_room("first"), box_room("second")])
-    camera = Camera(width=20, height=16)
-    agents = agent_state(2)
-    cameras = AgentCameras(library, "embree", CameraRig(camera), 2, NavMeshAgents(library.num_slots))
-    agents.slot[:] = 0, 1
-    before = cameras.refresh(agents)["depth"]
-    assert_equal(cameras.refresh(agents), {"depth": before})
-    library.put(1, box_room("other", width=30, depth=25))
-    changed = (before != cameras.refresh(agents)["depth"]).any(axis=(1, 2, 3))
-    np.testing.assert_array_equal(changed, [False, True])
-    agents.slot[:] = 1, 1  # the same pose in another slot
-    np.testing.assert_array_equal(*cameras.refresh(agents)["depth"])
-    cameras.close()
 
 
 def test_after_an_interrupted_drawing_the_next_is_right(make, monkeypatch):

@@ -9,7 +9,6 @@ from walks import assert_equal
 from gym_batchnav import BatchNavEnv, Camera, GaussianNoise, SensorTiming
 from gym_batchnav.env.config import EnvConfig, bytes_per_environment
 from gym_batchnav.task.sensors import PreviousAction
-from gym_batchnav.testing import check_vector_env
 
 N = 5
 GOAL = "pointgoal_with_gps_compass"
@@ -114,10 +113,6 @@ def test_tasks_read_without_delay(make):
     for _ in range(6):
         seen = env.step(np.full(N, 2))[0]
     assert (seen[GOAL] != env.task_state.reading(GOAL)).any()
-
-
-def test_the_checker_finds_no_fault(make):
-    check_vector_env(make(sensor_timing={"rgb": SensorTiming(2, 3), GOAL: SensorTiming(3, 1)}))
 
 
 def test_the_estimate_of_memory_counts_what_is_kept():

@@ -123,15 +123,6 @@ def check_depth(depth: np.ndarray, camera: Camera) -> None:
     assert (np.abs(lowest - floor) < 1e-3).mean() > 0.5
 
 
-def test_standing_still_shows_the_same_and_positions_stay_on_the_navmesh() -> None:
-    env = spread_out(box_room(), sensors=("depth",), renderer="embree")
-    assert env.navmesh_of(0).is_navigable(env.agents.position, max_y_delta=1e-4).all()
-    first = env.cameras.views(env.agents)
-    env.set_pose(env.agents.position.copy(), env.agents.heading.copy())
-    np.testing.assert_array_equal(env.cameras.views(env.agents), first)
-    env.close()
-
-
 def test_drops_are_cached_and_a_damaged_entry_is_measured_again(tmp_path, monkeypatch) -> None:
     scene = box_room()
     cache = DiskCache(tmp_path)

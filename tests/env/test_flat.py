@@ -19,9 +19,7 @@ from gym_batchnav.env.flat import (
 )
 from gym_batchnav.env.ids import make_batch
 from gym_batchnav.geometry import Camera
-from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.scene.save import save_glb
-from gym_batchnav.testing import check_vector_env
 
 GOAL = "pointgoal_with_gps_compass"
 SCAN = "BatchNav/PointNavScan-v0"
@@ -121,82 +119,7 @@ def test_it_is_the_batch_with_other_observations(name, mode, keywords, opened):
     assert finals > 10 or mode != AutoresetMode.SAME_STEP
 
 
-def test_the_image_is_read_back_within_what_is_stated(keywords, opened):
-    env = opened(
-        make_batch(
-            "PointNavImage", 64, camera=Camera(width=4, height=4, max_depth=5, normalize_depth=False), **keywords
-        )
-    )
-    image, _ = env.reset(seed=0)
-    seen = env.unwrapped.set_pose(env.unwrapped.agents.position, env.unwrapped.agents.heading)
-    cos, sin, far = (image[:, 0, 0, channel].astype(float) for channel in (4, 5, 6))
-    angle = np.arctan2(sin - 128, cos - 128)
-    far = far / 255
-    distance = far / (1 - far)
-    true_distance, true_angle = seen[GOAL].T
-    assert np.degrees(np.abs(np.angle(np.exp(1j * (angle - true_angle))))).max() < 0.4
-    assert (np.abs(distance - true_distance) < (1 + true_distance) ** 2 / 500).all() and np.ptp(true_distance) > 3
-    assert np.abs(image[..., 3] * (5 / 255) - seen["depth"][..., 0]).max() <= 5 / 510 + 1e-6
-    assert (image[..., 4:] == image[:, :1, :1, 4:]).all()
-
-
-def slow_image(seen, depth_scale):
-    """Interleave channel by channel, in NumPy."""
-    channels = [seen["rgb"][..., k] for k in range(3)] if "rgb" in seen else []
-    if "depth" in seen:
-        scaled = seen["depth"][..., 0] * np.float32(depth_scale) + np.float32(0.5)
-        channels.append(scaled.astype(np.uint8))
-    levels = np.rint(encode_goal(seen[GOAL]) * np.array([127, 127, 255]) + np.array([128, 128, 0])).astype(np.uint8)
-    shape = next(image for name, image in seen.items() if name != GOAL).shape[:3]
-    channels += [np.broadcast_to(level[:, None, None], shape) for level in levels.T]
-    return np.stack(channels, axis=-1)
-
-
-@pytest.mark.parametrize("width", [1, 37])
-@pytest.mark.parametrize("sensors", SENSORS)
-def test_an_image_is_that_of_a_slow_twin_bit_for_bit(sensors, width, keywords, opened):
-    camera = Camera(width=width, height=5, max_depth=7, normalize_depth=False)
-    env = opened(make_batch("PointNavImage", 1, camera=camera, sensors=sensors, **keywords))
-    rng = np.random.default_rng(0)
-    shape = (50, 5, width)
-    halves = ((rng.integers(0, 255, shape) + 0.5) * 7 / 255).astype(np.float32)  # where rounding is tender
-    depth = np.where(rng.random(shape) < 0.5, halves, 7 * rng.random(shape, np.float32))
-    depth.flat[:2] = 0, 7
-    pictures = {"rgb": rng.integers(0, 256, (*shape, 3), np.uint8), "depth": depth[..., None]}
-    goal = np.column_stack([20 * rng.random(50), rng.uniform(-np.pi, np.pi, 50)]).astype(np.float32)
-    seen = {GOAL: goal, **{name: pictures[name] for name in sensors}}
-    image = env._encode(seen)
-    assert image.dtype == np.uint8
-    np.testing.assert_array_equal(image, slow_image(seen, 255 / 7))
-    assert env._encode({name: values[:0] for name, values in seen.items()}).shape == (0, *image.shape[1:])
-
-
-def test_a_scan_reads_from_left_to_right(keywords, opened):
-    library = SceneLibrary.from_scenes([box_room()])  # x from -4 to 4 metres, z from -3 to 3
-    env = opened(make_batch("PointNavScan", 1, **{**keywords, "library": library}))
-    env.reset(seed=0)
-    env.unwrapped.set_pose(np.array([[3.0, 0, 2.5]]), np.radians([80.0]))
-    row = env.step(np.array([2]))[0][0]  # now it looks along -x, with the wall z = 3 half a metre to the left
-    metres = 10 * row[:64]  # of the outermost rays, for a metre ahead
-    side = np.sqrt(3) * 63 / 64
-    np.testing.assert_allclose(metres[[0, 31]], [0.5 / side, 7], rtol=0.01)
-    assert metres[63] > 1
-    dx, dz = env.unwrapped.episodes.goal[0, [0, 2]] - [3.0, 2.5]
-    np.testing.assert_allclose(row[64:66], np.array([-dx, dz]) / np.hypot(dx, dz), atol=1e-3)
-
-
 # The interfaces
-
-
-@pytest.mark.parametrize(
-    "mode", [AutoresetMode.NEXT_STEP, *(pytest.param(one, marks=pytest.mark.slow) for one in tuple(AutoresetMode)[1:])]
-)
-@pytest.mark.parametrize("name", ["PointNavScan", "PointNavImage"])
-def test_the_vector_checker_is_content(name, mode, keywords):
-    own = {} if name == "PointNavScan" else {"camera": SMALL}
-    check_vector_env(
-        lambda: make_batch(name, 4, autoreset_mode=mode, max_episode_steps=9, **own, **keywords), steps=60, strict=True
-    )
 
 
 @pytest.fixture(scope="module")

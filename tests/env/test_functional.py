@@ -1,14 +1,11 @@
 """A batch as a function of its state, compared with the batch itself, stepped as usual."""
 
 import pickle
-from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from rooms import box_room
 from walks import assert_equal
 
@@ -70,27 +67,18 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_rollout_by_function_is_one_by_step(make, kind):
+def test_calls_equal_steps_and_give_the_same_again(make, kind):
+    """From every state of a rollout, in any order, after whatever else the batch has done."""
     env = make(**KINDS[kind])
     step = make(**KINDS[kind]).functional("numpy")
-    actions = [env.action_space.sample() for _ in range(40)] if kind == "memory" else actions_of(1, 40)
-    state, *begun = step.reset(seed=5)
-    assert_same(begun, env.reset(seed=5))
-    for one in actions:
-        state, *results = step(state, one)
-        assert_same(results, env.step(one))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_same_state_and_actions_give_the_same_again(make, kind):
-    """From every state of a rollout, in any order, after whatever else the batch has done."""
-    step = make(**KINDS[kind]).functional("numpy")
-    space = step.reset(seed=2) and make(**KINDS[kind]).action_space
-    actions = [space.sample() for _ in range(25)] if kind == "memory" else actions_of(3, 25)
-    states = [step.reset(seed=2)[0]]
+    actions = [env.action_space.sample() for _ in range(25)] if kind == "memory" else actions_of(3, 25)
+    state, *begun = step.reset(seed=2)
+    assert_same(begun, env.reset(seed=2))
+    states = [state]
     seen = []
     for one in actions:
         state, *results = step(states[-1], one)
+        assert_same(results, env.step(one))
         states.append(state)
         seen.append(copied(dict(enumerate(results))))
     for index in np.random.default_rng(0).permutation(25):
@@ -104,35 +92,6 @@ def assert_equal_states(left, right):
     for part in ("agents", "episodes", "buffers"):
         assert_equal(left.as_dict()[part], right.as_dict()[part])
     assert left.schedule == right.schedule and left.library == right.library
-
-
-@settings(max_examples=15)
-@given(data=st.data())
-def test_branches_do_not_touch_each_other(branching, data):
-    """A tree of states, each stepped from several times, against rollouts of its paths from the root."""
-    step, root, fresh = branching
-    paths = {(): root}
-    for _ in range(8):
-        path = data.draw(st.sampled_from(sorted(paths)))
-        action = data.draw(st.sampled_from([FORWARD, LEFT, RIGHT]))
-        paths[(*path, action)] = step(paths[path], np.full(N, action))[0]
-    path = data.draw(st.sampled_from(sorted(paths)))
-    fresh.reset(seed=7)
-    for action in path:
-        fresh.step(np.full(N, action))
-    np.testing.assert_array_equal(paths[path].agents.position, fresh.agents.position)
-    np.testing.assert_array_equal(paths[path].agents.heading, fresh.agents.heading)
-    np.testing.assert_array_equal(paths[path].episodes.distance, fresh.episodes.distance)
-
-
-@pytest.fixture(scope="module")
-def branching(library):
-    keywords = {"library": library, "sensors": (), "episodes": 40}
-    one = BatchNavEnv(N, **keywords)
-    other = BatchNavEnv(N, **keywords)
-    step = one.functional("numpy")
-    yield step, step.reset(seed=7)[0], other
-    one.close(), other.close()
 
 
 class TestState:
@@ -160,12 +119,6 @@ class TestState:
             state.agents.position[:] = 0
         with pytest.raises(ValueError, match="read-only"):
             state.block[:] = 0
-
-    def test_it_is_small_and_shares_one_block(self, make):
-        state = make(100, sensors=()).functional("numpy").reset(seed=0)[0]
-        assert state.nbytes == state.block.nbytes < 100 * 250
-        for array in (state.agents.slot, state.episodes.valid, state.episodes.seed):
-            assert np.shares_memory(array, state.block)
 
     def test_rows_are_taken_from_other_environments(self, make):
         """All environments continue from one of them, with actions of their own."""
@@ -237,12 +190,11 @@ class TestPacked:
             with pytest.raises(ValueError, match=named):
                 use()
 
-    @pytest.mark.parametrize("seed", range(3))
-    def test_damaged_bytes_are_refused_or_harmless(self, make, seed):
+    def test_damaged_bytes_are_refused_or_harmless(self, make):
         """Kernels read row numbers without checks."""
         step = make(sensors=()).functional("numpy")
         packed = step.pack(step.reset(seed=0)[0])
-        rng = np.random.default_rng(seed)
+        rng = np.random.default_rng(0)
         refused = 0
         for _ in range(60):
             damaged = packed.copy()
@@ -289,14 +241,6 @@ class TestArguments:
         env.close()
         with pytest.raises(RuntimeError, match=r"functional\(\) after close"):
             step(state, np.full(N, LEFT))
-
-    def test_a_refused_action_takes_nothing_away(self, make):
-        step = make().functional("numpy")
-        state = step.reset(seed=0)[0]
-        expected = step(state, np.full(N, LEFT))[1]
-        with pytest.raises(ValueError, match="actions"):
-            step(state, np.full(N, 9))
-        assert_same([step(state, np.full(N, LEFT))[1]], [expected])
 
     def test_an_ended_episode_is_reset_as_a_function(self, make):
         step = make(autoreset_mode="disabled").functional("numpy")
@@ -367,24 +311,10 @@ class TestTorch:
         for tensor, array in zip((reward, terminated, truncated), arrays[1:4], strict=True):
             assert tensor.data_ptr() == array.__array_interface__["data"][0]
 
-    def test_tensors_of_a_ring_are_overwritten_and_others_are_not(self, make, torch):
-        for buffers in (None, 2):
-            step = make(buffers=buffers).functional()
-            state = step.reset(seed=0)[0]
-            places = set()
-            for _ in range(8):
-                state, observation, *_ = step(state, torch.full((N,), LEFT))
-                places.add(observation["depth"].data_ptr())
-                kept = observation["depth"], observation["depth"].clone()
-                step(state, torch.full((N,), RIGHT))
-                assert torch.equal(*kept)
-            assert len(places) <= 3 or not buffers
-
-    @pytest.mark.parametrize("dtype", ["int64", "int32", "uint8"])
-    def test_actions_are_read_in_place(self, torch, dtype):
+    def test_actions_are_read_in_place(self, torch):
         from gym_batchnav.env.functional import host_array
 
-        actions = torch.ones(N, dtype=getattr(torch, dtype))
+        actions = torch.ones(N, dtype=torch.int32)
         array = host_array("actions", actions)
         assert array.__array_interface__["data"][0] == actions.data_ptr()
 
@@ -431,43 +361,3 @@ class TestTorch:
 
 def leaves(value):
     return [one for part in value.values() for one in leaves(part)] if isinstance(value, dict) else [value]
-
-
-def test_jax_scans_over_packed_states(make):
-    """Compiled by XLA, which calls back from threads of its own, while a batch belongs to one."""
-    jax = pytest.importorskip("jax")
-    steps = 12
-    env = make()
-    actions = np.stack(actions_of(4, steps)).astype(np.int32)
-    with ThreadPoolExecutor(1) as pool:
-        step = pool.submit(lambda: env.functional("numpy")).result()
-        packed = pool.submit(lambda: step.pack(step.reset(seed=6)[0])).result()
-
-        def act(packed, chosen):
-            state, observation, reward, terminated, truncated, _ = step(step.unpack(packed), chosen)
-            return step.pack(state), observation["depth"], np.float32(reward), terminated | truncated
-
-        def on_its_thread(*arguments):
-            return pool.submit(act, *map(np.asarray, arguments)).result()
-
-        shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), on_its_thread(packed, actions[0]))
-
-        @jax.jit
-        def rollout(packed, actions):
-            def body(packed, chosen):
-                packed, *results = jax.pure_callback(on_its_thread, shapes, packed, chosen)
-                return packed, results
-
-            return jax.lax.scan(body, packed, actions)
-
-        last, (depth, reward, done) = jax.block_until_ready(rollout(packed, actions))
-        again, _ = jax.block_until_ready(rollout(packed, actions))
-        np.testing.assert_array_equal(last, again)
-        pool.submit(env.close).result()
-    other = make()
-    other.reset(seed=6)
-    for index in range(steps):
-        observation, expected, terminated, truncated, _ = other.step(actions[index])
-        np.testing.assert_array_equal(depth[index], observation["depth"])
-        np.testing.assert_array_equal(reward[index], np.float32(expected))
-        np.testing.assert_array_equal(done[index], terminated | truncated)

@@ -58,42 +58,6 @@ def test_distances_are_detours_and_episodes_the_same(make):
     assert np.max(longer) > 0.02 and np.min(longer) > -1e-3
 
 
-def test_success_and_spl_follow(make):
-    env = make(autoreset_mode="disabled")
-    env.reset(seed=4)
-    start = measured(env, env.episodes.start, env.episodes.goal)
-    done = np.zeros(NUM_ENVS, bool)
-    spl = np.zeros(NUM_ENVS)
-    wanted = np.zeros(NUM_ENVS)
-    for _ in range(300):
-        with env.paused(done):
-            _, _, ended, cut, info = env.step(env.simulator.shortest_path_actions(0.2))
-        for i in np.flatnonzero((ended | cut) & ~done):
-            assert info["success"][i] == (env.episodes.distance[i] < 0.2)
-            spl[i] = info["spl"][i]
-            wanted[i] = info["success"][i] * start[i] / max(start[i], env.episodes.path_length[i])
-        done |= ended | cut
-        if done.all():
-            break
-    assert done.all() and (spl > 0).mean() > 0.9
-    np.testing.assert_allclose(spl, wanted, atol=1e-5)
-
-
-def test_a_batch_is_its_environments_one_by_one(make):
-    scenes = SCENES[:1]
-    batch = make(17, scenes=scenes)
-    batch.reset(seed=7)
-    ones = [make(1, scenes=scenes) for _ in range(3)]
-    for i, one in enumerate(ones):
-        one.reset(seed=7 + i)
-    for _ in range(20):
-        batch.step(np.ones(17, int))
-        for i, one in enumerate(ones):
-            one.step(np.ones(1, int))
-            assert one.episodes.distance[0] == batch.episodes.distance[i]
-            assert one.episodes.start_distance[0] == batch.episodes.start_distance[i]
-
-
 def test_batches_of_both_kinds_share_scenes(make):
     exact = make(geodesic="exact")
     detour = make(library=exact.library)

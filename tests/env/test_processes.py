@@ -98,14 +98,12 @@ from gym_batchnav.env.config import Scenes
 rooms = [box_room(f"room_{{i}}") for i in range(6)]
 env = BatchNavEnv(4, scenes=Scenes(rooms, resident=2, rotate_every=1, cache_dir={cache!r}), episodes=10)
 env.reset(seed=0)
-for _ in range({steps}):
-    env.step(np.ones(4, int))
+env.step(np.ones(4, int))
 """
 
 
-@pytest.mark.parametrize("steps", [1, *(pytest.param(steps, marks=pytest.mark.long) for steps in (2, 20))])
-def test_a_program_may_end_while_a_scene_loads(steps, tmp_path):
-    program = LEAVING.format(tests=str(HERE), cache=str(tmp_path), steps=steps)
+def test_a_program_may_end_while_a_scene_loads(tmp_path):
+    program = LEAVING.format(tests=str(HERE), cache=str(tmp_path))
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 

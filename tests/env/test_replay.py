@@ -3,7 +3,6 @@
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.wrappers.vector import RecordEpisodeStatistics
 from rooms import box_room
 
 from gym_batchnav.env.batch import BatchNavEnv
@@ -122,15 +121,6 @@ def test_a_step_from_an_older_state_begins_another_recording(make, tmp_path):
     assert log.num_steps == 30 and (log.actions == 2).all()
 
 
-def test_the_last_pose_is_in_the_file(make, tmp_path):
-    envs = RecordWorlds(make(M, autoreset_mode="disabled"), tmp_path / "logs")
-    play(envs, 30)
-    assert envs.num_written == 1
-    ((_, log),) = logs_in(tmp_path / "logs")
-    np.testing.assert_array_equal(log.position[-1], envs.unwrapped.worlds.state.position[0])
-    np.testing.assert_array_equal(log.heading[-1], envs.unwrapped.worlds.state.heading[0])
-
-
 @pytest.mark.parametrize("actions", ["discrete", "velocity"])
 def test_agents_alone_are_repeated_too(make, tmp_path, actions):
     keywords = {"agents_per_world": 1, "bodies": (), "actions": actions}
@@ -158,13 +148,6 @@ def test_a_recording_begins_anew_after_a_change_of_pose_or_state(make, tmp_path)
     np.testing.assert_array_equal(log.position[0], state["worlds"]["position"][0])
     *_, last = replay(make(M), log)
     assert (last[2] | last[3]).all()
-
-
-def test_a_replay_passes_through_wrappers(make, tmp_path):
-    play(RecordWorlds(make(M, autoreset_mode="same_step"), tmp_path / "logs"), 40)
-    (_, log), *_ = logs_in(tmp_path / "logs")
-    *_, last = replay(RecordEpisodeStatistics(make(M)), log)
-    assert (last[4]["episode"]["l"] == log.num_steps).all()
 
 
 def test_episodes_that_are_reset_are_not_written(make, tmp_path):

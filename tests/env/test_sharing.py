@@ -61,12 +61,6 @@ def test_a_constructor_that_fails_leaves_the_library_alone(make):
     assert library.num_users == 1
 
 
-def test_scenes_that_are_there_have_their_own_times(make):
-    library = make().library
-    with pytest.raises(ValueError, match="leave out scenes=, except for its cache_dir"):
-        make(library=library, scenes=Scenes(rotate_every=10))
-
-
 def rows_of(returned, rows):
     """Return some rows of everything that a step of a batch returned."""
     if isinstance(returned, dict):
@@ -119,17 +113,6 @@ def test_scenes_that_left_are_not_looked_into(make):
         second.recv()
         second.send(rng.integers(0, 4, HALF))
     assert first.library.stats()["swaps"] > 3
-
-
-def test_a_scene_stays_for_the_last_batch_that_is_in_it(make):
-    first, second = pair(make, max_episode_steps=1000, **ROTATING)
-    first.reset(seed=0), second.reset(seed=0)
-    scenes = second.library.source_index[second.agents.slot].copy()
-    for _ in range(80):
-        first.step(np.zeros(HALF, int))  # STOP, so that its agents move on
-        second.step(np.full(HALF, 2))
-    np.testing.assert_array_equal(second.library.source_index[second.agents.slot], scenes)
-    assert set(first.agents.slot) != set(second.agents.slot)
 
 
 def test_the_batch_that_made_the_renderer_closes_it(make):

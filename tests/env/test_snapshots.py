@@ -115,12 +115,3 @@ def test_a_changed_plan_is_refused_or_taken_and_no_other_error_is_raised(env, pa
         else:
             assert wrong in (7, {})
             env.set_state(state)
-
-
-def test_a_plan_that_does_not_fit_takes_back_the_scenes(env):
-    state = env.get_state()
-    with pytest.raises(ValueError, match="schedule"):
-        env.set_state({**state, "schedule": {"order": "once"}})
-    assert_same(env.get_state(), state)
-    env.set_state(state)
-    env.step(np.array([1, 2]))

@@ -1,11 +1,9 @@
 """Gymnasium's vector wrappers around the batch: a table of those that work, and what needs a closer look."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 from gymnasium import wrappers as single
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box
 from gymnasium.vector import AutoresetMode
 from gymnasium.wrappers import vector
 from libraries import GYMNASIUM
@@ -49,15 +47,7 @@ def flat(observation):
     return np.concatenate([observation[name].reshape(3, -1) for name in sorted(observation)], axis=1)
 
 
-def twice(values):
-    return 2 * values
-
-
 SHOWN = {  # wrapper, and what an observation must become; they refuse SAME_STEP, whose final_obs they do not transform
-    "TransformObservation": (
-        partial(vector.TransformObservation, func=lambda seen: {**seen, "depth": 1 - seen["depth"]}),
-        lambda seen: {**seen, "depth": 1 - seen["depth"]},
-    ),
     "VectorizeTransformObservation": (
         lambda env: vector.VectorizeTransformObservation(
             env,
@@ -67,19 +57,7 @@ SHOWN = {  # wrapper, and what an observation must become; they refuse SAME_STEP
         ),
         lambda seen: seen["depth"].reshape(3, 192),
     ),
-    "FilterObservation": (
-        partial(vector.FilterObservation, filter_keys=["depth"]),
-        lambda seen: {"depth": seen["depth"]},
-    ),
     "FlattenObservation": (vector.FlattenObservation, flat),
-    "ReshapeObservation": (
-        lambda env: vector.ReshapeObservation(picture(env), (16 * 12, 3)),
-        lambda seen: seen["rgb"].reshape(3, -1, 3),
-    ),
-    "GrayscaleObservation": (
-        lambda env: vector.GrayscaleObservation(picture(env)),
-        lambda seen: (seen["rgb"] * np.array([0.2125, 0.7154, 0.0721])).sum(axis=-1).astype(np.uint8),
-    ),
     "RescaleObservation": (
         lambda env: vector.RescaleObservation(vector.DtypeObservation(picture(env), np.float32), 0.0, 1.0),
         lambda seen: seen["rgb"] / np.float32(255),
@@ -99,21 +77,6 @@ def test_observation_wrappers(name, make):
                 np.testing.assert_allclose(seen[key], outcome[key], atol=1e-6)
     with pytest.raises((AssertionError, ValueError)):
         wrap(make(SAME_STEP))
-
-
-@pytest.mark.parametrize("mode", EVERY_MODE)
-def test_wrappers_of_rewards_and_actions(mode, make):
-    swap = np.array([0, 1, 3, 2])  # exchanges LEFT and RIGHT
-    plain = make(mode, sensors=(), max_episode_steps=50)
-    inner = vector.TransformReward(make(mode, sensors=(), max_episode_steps=50), twice)
-    turned = vector.VectorizeTransformAction(
-        inner, single.TransformAction, func=lambda action: swap[action], action_space=Discrete(4)
-    )
-    plain.reset(seed=0), turned.reset(seed=0)
-    for actions in np.random.default_rng(0).integers(1, 4, (20, 3)):
-        expected = 2 * plain.step(swap[actions])[1]  # first, since Gymnasium writes into the actions
-        np.testing.assert_array_equal(turned.step(actions)[1], expected)
-    np.testing.assert_array_equal(plain.agents.heading, turned.unwrapped.agents.heading)
 
 
 @pytest.mark.parametrize("mode", EVERY_MODE)

@@ -1,8 +1,6 @@
 import gzip
 import json
 import os
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -40,12 +38,6 @@ def test_episodes_read_as_habitat_means_them(tmp_path, name):
     np.testing.assert_allclose(episodes.heading, [0.8], atol=1e-6)  # yaw t is [0, sin t/2, 0, cos t/2]
     np.testing.assert_allclose(episodes.goal, [[4, 0.1, 2]])
     assert episodes.ids == ("7",) and episodes.distance[0] == 3.5
-
-
-def test_a_negative_quaternion_is_the_same_rotation(tmp_path):
-    rotation = [0, -np.sin(0.4), 0, -np.cos(0.4)]
-    (episodes,) = read_episodes(write(tmp_path / "e.json", [row(start_rotation=rotation)])).values()
-    np.testing.assert_allclose(episodes.heading, [0.8], atol=1e-6)
 
 
 def test_a_tilted_start_keeps_its_heading(tmp_path):
@@ -226,50 +218,8 @@ def test_habitats_own_file_reads(data_dir):
     assert all(np.isfinite(episodes.distance).all() for episodes in found.values())
 
 
-def run_limited(program, *arguments):
-    """Run a program in a child with 10 s of processor time and 1 GiB beyond what the imports map; its error's text."""
-    prelude = """
-import resource, sys
-from gym_batchnav.episodes.habitat import read_episodes
-mapped = 4096 * int(open("/proc/self/statm").read().split()[0])
-resource.setrlimit(resource.RLIMIT_AS, (mapped + 2**30,) * 2)
-resource.setrlimit(resource.RLIMIT_CPU, (int(resource.getrusage(resource.RUSAGE_SELF).ru_utime) + 11,) * 2)
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", prelude + program, *map(str, arguments)], capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout
-
-
-READ = """
-try:
-    read_episodes(sys.argv[1])
-except (ValueError, FileNotFoundError) as error:
-    print(error)
-"""
-
-
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="limits are set as on Linux")
-class TestHostileFiles:
-    @pytest.mark.parametrize("kind", ["keys", "strings", "objects", "below"])
-    @pytest.mark.slow
-    def test_millions_of_values_in_a_small_file(self, tmp_path, kind):
-        path = tmp_path / "bomb.json.gz"
-        count = 4_000_000 if kind == "below" else 8_000_000
-        piece = {"keys": '"%07x":0', "strings": '"%07x"', "objects": "{}", "below": '"%07x":0'}[kind]
-        text = ",".join(piece % k for k in range(count)) if "%" in piece else ",".join([piece] * count)
-        whole = f'{{"episodes": {{{text}}}}}' if ":" in piece else f'{{"episodes": [{text}]}}'
-        path.write_bytes(gzip.compress(whole.encode(), 1))
-        assert ("must be a list" if kind == "below" else "entries") in run_limited(READ, path)
-
-    def test_a_pipe_in_the_content_folder(self, tmp_path):
-        (tmp_path / "content").mkdir()
-        os.mkfifo(tmp_path / "content" / "a.json.gz")
-        told = run_limited(READ, write(tmp_path / "val.json", []))
-        assert "a.json.gz" in told and "not a regular file" in told
-
-    def test_thousands_of_nested_ids(self, tmp_path):
-        rows = [row(scene_id="/".join(["a"] * depth) + ".glb") for depth in range(1, 60)]
-        rows += [row(scene_id="/".join(f"{k}" for k in range(50)) + f"/{n}.glb") for n in range(3000)]
-        assert run_limited(READ, write(tmp_path / "nested.json", rows)) == ""
+def test_a_pipe_in_the_content_folder_is_refused(tmp_path):
+    (tmp_path / "content").mkdir()
+    os.mkfifo(tmp_path / "content" / "a.json.gz")
+    with pytest.raises(ValueError, match=r"a\.json\.gz: it is not a regular file"):
+        read_episodes(write(tmp_path / "val.json", []))

@@ -46,17 +46,6 @@ def test_straight_pairs_are_as_rare_as_habitat_makes_them(navmesh):
     assert kept / tries == pytest.approx(1 - (1 - 0.008 * fitting) ** 10, rel=0.1)
 
 
-def test_headings_are_uniform(episodes):
-    histogram = np.histogram(episodes.heading, 8, (-np.pi, np.pi))[0]
-    assert np.abs(histogram - 500).max() < 110  # five standard deviations
-
-
-def test_same_seed_same_episodes(navmesh, episodes):
-    again = sample_episodes(navmesh, 4000, np.random.default_rng(0))
-    np.testing.assert_array_equal(again.start, episodes.start)
-    np.testing.assert_array_equal(again.goal_index, episodes.goal_index)
-
-
 def test_a_scene_without_room_for_episodes_says_so():
     cell = scene_of("cell", box((0, 0, 0), (1.2, 2.6, 1.2), inward=True))
     with pytest.raises(ValueError, match="radius"):

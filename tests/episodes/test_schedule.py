@@ -81,21 +81,6 @@ def test_environments_visit_all_slots_in_turn():
     assert slots == [1, 2, 0, 1]
 
 
-def test_state_goes_on_where_it_was():
-    schedule = EpisodeSchedule([5, 5], "once")
-    schedule.draw(np.arange(3), np.zeros(3, np.uint64), np.zeros(3, int))
-    other = EpisodeSchedule([5, 5])
-    other.set_state(schedule.get_state())
-    args = (np.arange(4), np.zeros(4, np.uint64), np.zeros(4, int))
-    np.testing.assert_array_equal(schedule.draw(*args), other.draw(*args))
-
-
 def test_an_unknown_mode_is_refused():
     with pytest.raises(ValueError, match="twice"):
         EpisodeSchedule([3], "twice")
-
-
-def test_an_environment_draws_another_episode_each_time():
-    schedule = EpisodeSchedule([1000])
-    rows = [schedule.draw(np.array([0]), np.array([7], np.uint64), np.array([count]))[1][0] for count in range(20)]
-    assert len(set(rows)) > 15

@@ -8,7 +8,7 @@ import pytest
 from rooms import box, box_room
 
 from gym_batchnav.actions.choice import make_actions
-from gym_batchnav.flight.actions import FlightActions, to_body
+from gym_batchnav.flight.actions import FlightActions
 from gym_batchnav.flight.air import Air, find_air
 from gym_batchnav.flight.kernels.sweep import distances
 from gym_batchnav.state import StepOutcome, agent_state
@@ -206,12 +206,6 @@ def test_arrays_that_kernels_could_not_fly_are_refused(name, array):
         movers.step(FlightActions().decode(np.ones((3, 4), np.float32)), state, active, outcome, sliding=True)
 
 
-def test_frames_of_bodies():
-    heading = np.array([0.0, np.pi / 2, 0.3])
-    forward = np.stack([-np.sin(heading), 0 * heading, -np.cos(heading)], axis=1)
-    np.testing.assert_allclose(to_body(forward + np.array([0, 2, 0]), heading), [[1, 2, 0]] * 3, atol=1e-12)
-
-
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -230,10 +224,3 @@ def test_actions_are_checked():
         FlightActions().validate(np.array([[0, 0, 0, 0], [0, 0, 0, 2.0]]), 2)
     with pytest.raises(ValueError, match="forward, up, side, yaw"):
         FlightActions().validate(np.zeros((2, 3)), 2)
-
-
-def test_velocities_of_another_number_of_agents_are_refused(air):
-    flock = Flock(air, [[0.0, 1.0, 0.0]])
-    flock.movers.velocity = np.zeros((0, 3), np.float32)
-    with pytest.raises(TypeError, match="velocity"):
-        flock.step([0, 0, 0, 0])

@@ -13,7 +13,6 @@ from gym_batchnav.flight.episodes import FlightEpisodes
 from gym_batchnav.flight.task import DroneNav
 from gym_batchnav.geometry import Camera, CameraJitter
 from gym_batchnav.task.pointnav import PointNav
-from gym_batchnav.testing import check_vector_env
 
 ROOMS = (box_room("first"), box_room("second", width=10, depth=7))
 TASK = DroneNav(sampler=FlightEpisodes(num_goals=4))
@@ -59,23 +58,6 @@ def test_a_batch_of_n_equals_n_batches_of_one(make):
         for batch, one in zip(together, alone, strict=True):
             for name, values in one.items():
                 np.testing.assert_array_equal(batch[name][index], values[0], name)
-
-
-def test_a_run_resumes_from_its_state(make):
-    env = make(4, max_episode_steps=9)
-    rollout(env, 6)
-    state = env.get_state()
-    assert state["buffers"]["flight_velocity"].any()
-    rng = np.random.default_rng(3)
-    actions = rng.uniform(-1, 1, (15, 4, 4)).astype(np.float32)
-    first = [env.step(one) for one in actions]
-    other = make(4, max_episode_steps=9)
-    other.set_state(state)
-    for one, action in zip(first, actions, strict=True):
-        again = other.step(action)
-        for name in one[0]:
-            np.testing.assert_array_equal(one[0][name], again[0][name])
-        np.testing.assert_array_equal(one[1], again[1])
 
 
 def test_the_follower_succeeds_in_every_episode(make):
@@ -150,14 +132,3 @@ def test_keywords_that_do_not_fit_are_refused(keywords, message):
 def test_blind_drones_need_no_camera(make):
     env = make(1, sensors=(), camera=Camera())
     assert not set(env.reset(seed=0)[0]) & {"depth", "rgb", "semantic"}
-
-
-@pytest.mark.slow
-def test_it_keeps_gymnasiums_contract(cache):
-    def make():
-        return gymnasium.make_vec(
-            "BatchNav/DroneNav-v0", num_envs=4, autoreset_mode="same_step", scenes=ROOMS, episodes=20,
-            max_episode_steps=30, task=TASK,
-        )  # fmt: skip
-
-    check_vector_env(make, steps=80, strict=True)

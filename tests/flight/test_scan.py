@@ -45,13 +45,6 @@ def test_a_row_holds_depths_goal_and_velocity(make):
     assert ended
 
 
-def test_goals_keep_their_direction_whatever_the_distance(make):
-    env = make(camera=Camera(width=4, height=4, eye_height=0))
-    row = env.reset(seed=1)[0]
-    np.testing.assert_allclose(np.linalg.norm(row[:, -7:-4], axis=1), 1, rtol=1e-5)
-    assert row.shape == (3, 4 * 4 + NUM_VALUES)
-
-
 def test_without_sensors_a_row_is_goal_and_velocity(make):
     blind = make(sensors=()).reset(seed=3)[0]
     assert blind.shape == (3, NUM_VALUES)

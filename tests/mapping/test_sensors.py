@@ -68,28 +68,6 @@ def test_a_camera_that_varies_draws_the_same_room(batch):
         assert (np.abs(x) < 4.15).all() and (np.abs(z) < 3.15).all()
 
 
-def test_readings_lie_in_the_space_and_begin_with_the_way_to_the_goal(batch):
-    env = batch(4)
-    observation, _ = env.reset(seed=0)
-    assert env.observation_space.contains(observation)
-    np.testing.assert_allclose(np.hypot(*observation["map_path"][:, 2:].T), 1, atol=1e-5)
-    straight = observation["pointgoal_with_gps_compass"][:, 0]
-    assert (observation["map_path"][:, 0] > straight - 0.3).all()
-
-
-def test_a_state_brings_its_map(batch):
-    env = batch(3)
-    observation, _ = env.reset(seed=0)
-    for _ in range(10):
-        observation, *_ = env.step(env.shortest_path_actions())
-    state = env.get_state()
-    later = [env.step(env.shortest_path_actions())[0]["map_path"].copy() for _ in range(5)]
-    restored = env.set_state(state)
-    np.testing.assert_array_equal(restored["map_path"], observation["map_path"])
-    again = [env.step(env.shortest_path_actions())[0]["map_path"].copy() for _ in range(5)]
-    np.testing.assert_array_equal(later, again)
-
-
 def test_the_map_agent_finds_goals_that_it_does_not_see(batch):
     env = batch(6)
     mapped = evaluate(env, MapAgent(), 12)

@@ -74,18 +74,6 @@ def test_jitter_moves_pixels_as_often_as_it_should():
     assert (found[:, :, :30] > 1.5).all() and (found[:, :, 34:] < 1.5).all()
 
 
-def test_depth_has_half_the_resolution():
-    images = np.full((1, 2, 4, 1), 5.0, np.float32)
-    images[0, 0, 2] = 1.0
-    found = noisy(RedwoodNoise(multiplier=0), images)[0, :, :, 0]
-    np.testing.assert_allclose(found, [[5, 5, 1, 1]] * 2, rtol=0.02)
-
-
-@pytest.mark.parametrize("depth", [0.0, 10.0, 30.0, np.inf])
-def test_the_camera_sees_nothing_far_away_and_where_nothing_is(depth):
-    assert (noisy(RedwoodNoise(), plane(depth)[:2]) == 0).all()
-
-
 def slow_twin(images, keys, multiplier, factors):
     """Habitat's algorithm, pixel by pixel, with the numbers of the package's tables."""
     levels = normal_levels()

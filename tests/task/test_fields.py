@@ -29,6 +29,7 @@ REFUSED = [
     *cases((*GOALS, MultiGoalNav), "success_distance", NO_LENGTHS),
     *cases((*GOALS, MultiGoalNav), "step_reward", NO_NUMBERS),
     *cases(GOALS, "success_reward", NO_NUMBERS),
+    *cases((PointNav,), "spl_reward", NO_FLAGS),
     *cases((MultiGoalNav,), "goal_reward", NO_NUMBERS),
     *cases((MultiGoalNav, TourEpisodes), "num_goals", ("3", 0, -1, 101, 2.0, np.nan, None, True)),
     *cases((ObjectNav, InstanceImageNav, ObjectEpisodes), "categories", NO_NAMES),

@@ -35,20 +35,12 @@ def make(library, opened):
 
 
 def test_an_agent_at_the_goal_sees_the_goal_picture(make):
-    env = make(ImageNav(CAMERA), camera=CAMERA)
-    observation, _ = env.reset(seed=0)
-    heading = (env.task_state.uniform("imagegoal", 1)[:, 0] * 2 - 1) * np.pi
-    there = env.set_pose(env.episodes.goal, heading)
-    assert observation["imagegoal"].shape == (6, 24, 32, 3) and observation["imagegoal"].std() > 5
-    np.testing.assert_array_equal(there["rgb"], observation["imagegoal"])
-
-
-def test_the_goal_camera_is_placed_on_the_agent_like_its_own(make):
     camera = Camera(width=32, height=24, pitch_deg=-20, yaw_deg=15, roll_deg=5, offset=(0.1, 0.2))
     env = make(ImageNav(camera), camera=camera)
     observation, _ = env.reset(seed=0)
     heading = (env.task_state.uniform("imagegoal", 1)[:, 0] * 2 - 1) * np.pi
     there = env.set_pose(env.episodes.goal, heading)
+    assert observation["imagegoal"].shape == (6, 24, 32, 3) and observation["imagegoal"].std() > 5
     np.testing.assert_array_equal(there["rgb"], observation["imagegoal"])
 
 
@@ -86,21 +78,6 @@ def test_the_picture_stays_until_the_next_episode(make):
         np.testing.assert_array_equal(observation["imagegoal"], before)
 
 
-def test_a_batch_equals_single_environments(make):
-    batch = make(ImageNav(CAMERA), num_envs=4)
-    pictures = batch.reset(seed=3)[0]["imagegoal"]
-    for index in range(4):
-        one = make(ImageNav(CAMERA), num_envs=1)
-        np.testing.assert_array_equal(one.reset(seed=3 + index)[0]["imagegoal"][0], pictures[index])
-
-
-def test_headings_are_uniform(make):
-    env = make(ImageNav(Camera(width=1, height=1)), num_envs=400, sensors=())
-    env.reset(seed=0)
-    heading = env.task_state.uniform("imagegoal", 1)[:, 0]
-    assert 0.4 < heading.mean() < 0.6 and heading.min() < 0.02 and heading.max() > 0.98
-
-
 def test_stop_within_a_metre_is_success(make):
     env = make(ImageNav(CAMERA))
     env.reset(seed=0)
@@ -111,14 +88,6 @@ def test_stop_within_a_metre_is_success(make):
     assert expected.any()
     *_, info = env.step(np.zeros(6, int))
     np.testing.assert_array_equal(info["success"], expected)
-
-
-def test_a_saved_state_keeps_the_pictures(make):
-    env = make(ImageNav(CAMERA))
-    observation, _ = env.reset(seed=0)
-    other = make(ImageNav(CAMERA))
-    other.reset(seed=9)
-    np.testing.assert_array_equal(other.set_state(env.get_state())["imagegoal"], observation["imagegoal"])
 
 
 def test_the_instance_is_in_the_middle_of_its_picture(make):

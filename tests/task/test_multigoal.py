@@ -102,20 +102,6 @@ def test_measures_of_known_tours():
     np.testing.assert_allclose(PPL().measure(state), [0, 1 / 6, 1, 0.5])
 
 
-def test_a_saved_state_resumes_in_the_middle_of_a_tour(make):
-    env = make(8, max_episode_steps=600)
-    env.reset(seed=0)
-    while not (env.episodes.num_reached > 0).sum() > 4:
-        env.step(env.shortest_path_actions())
-    state = env.get_state()
-    wanted = [env.step(env.shortest_path_actions())[1] for _ in range(40)]
-    other = make(8, max_episode_steps=600)
-    other.reset(seed=5)
-    other.set_state(state)
-    for reward in wanted:
-        np.testing.assert_array_equal(other.step(other.shortest_path_actions())[1], reward)
-
-
 def test_tours_come_from_the_cache_unchanged(make):
     first = make(2).simulator.episode_set(0)
     again = make(2, episodes=30).simulator.episode_set(0)

@@ -5,7 +5,6 @@ import pytest
 from furnished import CATEGORIES, furnished
 
 from gym_batchnav.env.batch import BatchNavEnv
-from gym_batchnav.env.config import Scenes
 from gym_batchnav.evaluation.agents import ObjectOracleAgent
 from gym_batchnav.evaluation.evaluate import evaluate
 from gym_batchnav.geometry import polar_goals
@@ -92,15 +91,3 @@ def test_the_distance_is_that_to_the_nearest_view_point(env):
             members = episodes.goals[slice(*episodes.first_goal[env.episodes.goal_index[index] :][:2])]
             lengths = mesh.geodesic_distance(np.repeat(env.agents.position[[index]], len(members), axis=0), members)
             assert info["distance_to_goal"][index] == pytest.approx(lengths.min(), abs=2e-3)
-
-
-def test_episodes_come_from_the_cache_unchanged(tmp_path):
-    sets = []
-    for _ in range(2):
-        scenes = Scenes([furnished()], cache_dir=tmp_path)
-        env = BatchNavEnv(1, scenes=scenes, episodes=9, task=ObjectNav(CATEGORIES))
-        sets.append(env.simulator.episode_set(0))
-        env.close()
-    for name, array in sets[0].arrays().items():
-        np.testing.assert_array_equal(array, getattr(sets[1], name))
-    assert sets[1].categories == CATEGORIES

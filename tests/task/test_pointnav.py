@@ -88,24 +88,3 @@ def test_observation_is_polar_goal():
     observed = components.observe(state)["pointgoal_with_gps_compass"]
     np.testing.assert_allclose(observed, [[2, np.pi / 2]], atol=1e-6)
     assert components.spaces["pointgoal_with_gps_compass"].contains(observed[0])
-
-
-@pytest.mark.parametrize(
-    ("keywords", "said"),
-    [
-        ({"success_reward": "x"}, "success_reward='x': pass a finite number"),
-        ({"success_reward": np.nan}, "success_reward=nan"),
-        ({"step_reward": True}, "step_reward=True"),
-        ({"step_reward": None}, "step_reward=None"),
-        ({"success_distance": 0}, "success_distance=0: pass a positive number of metres"),
-        ({"success_distance": np.inf}, "success_distance=inf"),
-        ({"spl_reward": "no"}, "spl_reward='no': pass True or False"),
-    ],
-)
-def test_wrong_numbers_are_refused_when_the_task_is_made(keywords, said):
-    with pytest.raises(ValueError, match=f"^{said}"):
-        PointNav(**keywords)
-
-
-def test_numbers_of_any_kind_are_accepted():
-    assert PointNav(1, np.float32(2.5), np.int64(0), np.bool_(True)).success_distance == 1

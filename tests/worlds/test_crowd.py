@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gym_batchnav.navmesh.agents import NavMeshAgents
-from gym_batchnav.state import AgentState, Commands, StepOutcome
 from gym_batchnav.worlds.crowd import MAX_OVERLAP, Crowd, separate
 
 SIZE = 40  # metres of the square floor
@@ -148,38 +147,6 @@ def test_threads_do_not_matter(floor):
     for one, other in zip(parallel, serial, strict=True):
         np.testing.assert_array_equal(one, other)
     assert 0.05 < parallel[1].mean() < 0.95
-
-
-def test_a_crowd_in_rooms_keeps_apart_for_a_thousand_steps():
-    """Bodies that slide along walls and around corners."""
-    rows = ["000000", "0....0", "000000", "0.00.0", "000000"]
-    mesh = floor_plan(rows)
-    navmeshes = NavMeshAgents(1)
-    rng = np.random.default_rng(1)
-    navmeshes.set_slot(0, mesh.tables(mesh.random_points(1, rng)))
-    count, radius = 10, np.full(10, 0.2)
-    while True:
-        position, polygon = mesh.snap_with_polygon(mesh.random_points(count, rng))
-        if not overlap(position[:, ::2].astype(float), radius).any():
-            break
-    slots = np.zeros(count, np.int32)
-    heading = rng.uniform(-3, 3, count).astype(np.float32)
-    agents = AgentState(slots, polygon, position, heading, np.zeros(count, np.float32))
-    stopped = 0
-    for _ in range(1000):
-        old, old_polygon = position.copy(), polygon.copy()
-        commands = Commands(rng.normal(0, 0.3, count), np.full(count, 0.25), np.zeros(count), np.zeros(count, bool))
-        outcome = StepOutcome(np.empty(count, np.float32), np.empty(count, bool))
-        navmeshes.step(commands, agents, np.ones(count, bool), outcome, sliding=True)
-        crowd = Crowd(
-            slots[:1], np.ones((1, count), bool), np.zeros(count, bool), radius, 1.5, old_polygon[None], old[None],
-            polygon[None], position[None], np.zeros((1, count), bool),
-        )  # fmt: skip
-        separate(navmeshes, crowd)
-        assert overlap(position[:, ::2].astype(float), radius).max() < 1e-3
-        assert mesh.is_navigable(position).all()
-        stopped += crowd.touched.sum()
-    assert 100 < stopped < 9000
 
 
 def test_arrays_that_kernels_cannot_read_are_refused(floor):

@@ -5,10 +5,8 @@ import pytest
 from rooms import box, scene_of
 
 from gym_batchnav.env.batch import BatchNavEnv
-from gym_batchnav.env.replay import RecordWorlds, replay
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.worlds.doors import DISC_RADIUS, Doors
-from gym_batchnav.worlds.log import WorldLog
 
 HINGE = ((-0.45, 0.0, 0.0),)
 ALONG_X = (-90.0,)  # the closed leaf runs along +x, from x = -0.45 to 0.45
@@ -79,15 +77,6 @@ def test_a_door_does_not_touch_who_stands_behind_it(make):
     assert -0.6 < tip(env)[1] < -0.02
 
 
-def test_a_door_stays_closed_where_nobody_is_there(make):
-    env = make()
-    env.reset(seed=0)
-    env.worlds.state.present[:, 0] = False
-    with np.errstate(all="raise"):
-        env.step(np.array([2]))
-    assert env.worlds.state.heading[0, 1] == pytest.approx(-np.pi / 2, abs=1e-6)
-
-
 def test_whatever_agents_do_no_door_runs_into_them(make):
     env = make(num_agents=3, max_episode_steps=1000)
     env.reset(seed=0)
@@ -116,20 +105,6 @@ def test_a_door_is_seen(make):
     assert 0.05 < seen.mean() < 0.5
     width = seen[32].sum() / 64 * 2 * 2.0  # metres at a distance of 2 m
     assert width == pytest.approx(0.9, abs=0.1)
-
-
-def test_an_episode_with_a_door_is_repeated(make, tmp_path):
-    envs = RecordWorlds(make(max_episode_steps=20), tmp_path)
-    envs.reset(seed=0)
-    put(envs.unwrapped, (0.0, 1.5))
-    for _ in range(20):
-        envs.step(np.array([1]))
-    log = WorldLog.load(tmp_path / "000000_world_0.npz")
-    assert np.ptp(log.heading[:, 1]) > 1
-    again = make(max_episode_steps=20)
-    for step, _ in enumerate(replay(again, log)):
-        if step + 1 < log.num_steps:
-            np.testing.assert_array_equal(again.worlds.state.position[0], log.position[step + 1])
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def test_flags_of_other_bytes_are_refused():
 
 def test_a_file_that_is_no_log_is_refused_by_name(tmp_path):
     path = tmp_path / "other.npz"
-    with pytest.raises(FileNotFoundError, match=r"other.npz': there is no such file"):
+    with pytest.raises(FileNotFoundError, match=r"other.npz': the file does not exist"):
         WorldLog.load(path)
     path.write_bytes(b"PK nothing")
     with pytest.raises(ValueError, match=r"other.npz' cannot be read: it is not a .npz file"):

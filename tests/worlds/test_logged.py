@@ -1,7 +1,5 @@
 """Bodies of a log walk where it has them, and reactive ones with regard to others."""
 
-import pickle
-
 import numpy as np
 import pytest
 from logs import make_log
@@ -9,7 +7,6 @@ from rooms import box, scene_of
 
 from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.library.library import SceneLibrary
-from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.worlds.log import HURRY, LoggedBodies
 
 STRIDE = 0.2  # metres per step
@@ -126,16 +123,6 @@ def test_reactive_bodies_keep_to_their_path_round_a_corner(make, floor):
     np.testing.assert_allclose(found[-1], position[-1], atol=1e-2)
 
 
-def test_absent_bodies_are_neither_seen_nor_in_the_way(make, floor):
-    present = np.arange(31)[:, None] < 10
-    env = make(LoggedBodies(walk(floor, present=present)))
-    env.reset(seed=0)
-    put(env, 0, 4)
-    for step in range(40):
-        assert env.worlds.state.present[0, 1] == (step < 10)
-        env.step(np.array([2]))
-
-
 def test_worlds_run_the_log_from_the_beginning_of_their_own_episodes(make, floor):
     log = walk(floor)
     env = make(LoggedBodies(log), num_envs=3, max_episode_steps=20, autoreset_mode="same_step")
@@ -171,25 +158,3 @@ def test_another_scene_or_navmesh_is_refused(make, floor, tmp_path):
         other.reset()
     with pytest.raises(ValueError, match="leaves the navmesh"):
         make(LoggedBodies(walk(floor, x=5.0))).reset()
-
-
-@pytest.mark.parametrize("reactive", [False, True])
-def test_the_log_is_looked_up_on_the_navmesh_once(make, floor, monkeypatch, reactive):
-    points = []
-    for name in ("is_navigable", "snap_with_polygon"):
-        plain = getattr(NavMesh, name)
-
-        def counted(self, places, *args, plain=plain, **keywords):
-            points.append(len(places))
-            return plain(self, places, *args, **keywords)
-
-        monkeypatch.setattr(NavMesh, name, counted)
-    bodies = LoggedBodies(walk(floor, num_steps=30), reactive=reactive)
-    env = make(bodies, num_envs=4, max_episode_steps=8)
-    env.reset(seed=0)
-    assert max(points) == 31
-    points.clear()
-    poses(env, 40)
-    assert max(points, default=0) < 31 and (reactive or sum(points) == 0)
-    again = pickle.loads(pickle.dumps(bodies))
-    assert again.reactive == reactive and again.num == bodies.num and again.radius == bodies.radius
