@@ -238,8 +238,9 @@ def _new(kind: type[State], num_rows: int, **sizes: int) -> State:
     """Return a state whose arrays have the declared shapes, dtypes and first values."""
     arrays: dict[str, np.ndarray] = {}
     for one in fields(kind):
-        dtype, shape, first = one.metadata["array"]
-        arrays[one.name] = np.full((num_rows, *(sizes.get(size, size) for size in shape)), first, dtype)
+        declared: tuple[type, tuple[int | str, ...], int] = one.metadata["array"]
+        shape = [sizes[size] if isinstance(size, str) else size for size in declared[1]]
+        arrays[one.name] = np.full((num_rows, *shape), declared[2], declared[0])
     return kind(**arrays)
 
 

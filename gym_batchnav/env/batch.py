@@ -13,15 +13,7 @@ from gymnasium.vector import VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from gym_batchnav.actions.api import Actions
-from gym_batchnav.env.arguments import (
-    chosen_of,
-    episodes_of,
-    indices_of,
-    mask_of,
-    numbers_of,
-    options_of,
-    seeds_of,
-)
+from gym_batchnav.env.arguments import chosen_of, episodes_of, indices_of, mask_of, numbers_of, options_of, seeds_of
 from gym_batchnav.env.cameras import AgentCameras
 from gym_batchnav.env.card import ProtocolCard, make_card
 from gym_batchnav.env.config import (

@@ -108,10 +108,7 @@ class ProtocolCard:
 
 
 def make_card(
-    config: EnvConfig,
-    simulator: Simulator,
-    cameras: AgentCameras,
-    max_episode_steps: int | None,
+    config: EnvConfig, simulator: Simulator, cameras: AgentCameras, max_episode_steps: int | None
 ) -> ProtocolCard:
     """Return the card of a batch that truncates episodes after ``max_episode_steps`` actions; None if not known."""
     values = {**_values(config), "max_episode_steps": max_episode_steps}

@@ -169,11 +169,7 @@ def _steps(envs: VectorEnv, log: WorldLog) -> Iterator[tuple[Any, np.ndarray, np
 
 
 def _state_for(batch: BatchNavEnv, log: WorldLog) -> dict[str, Any]:
-    """Return the state of a batch of one world at the beginning of a log.
-
-    Raises:
-        ValueError: The scene is not in the batch, or has other episodes.
-    """
+    """Return the state of a batch of one world at the beginning of a log; ValueError if it does not fit the batch."""
     slots = [slot for slot in batch.library.active.tolist() if batch.library.name(slot) == log.scene]
     if not slots:
         raise ValueError(f"scene {log.scene!r} of the log is not resident in the batch: pass scenes={log.scene!r}")

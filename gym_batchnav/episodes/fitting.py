@@ -115,11 +115,7 @@ def measure_like_detour(episodes: EpisodeSet, navmesh: NavMesh, tables: Navigati
 
 
 def _check_left_out(episodes: EpisodeSet, near: np.ndarray, fits: np.ndarray, where: str) -> None:
-    """Warn of the episodes that do not fit, ``fits`` [E] bool.
-
-    Raises:
-        ValueError: If none is left.
-    """
+    """Warn of the episodes that do not fit, ``fits`` [E] bool; ValueError if none is left."""
     if not fits.all():
         left_out = [name for name, fit in zip(episodes.ids, fits, strict=True) if not fit]
         many = ", ..." if len(left_out) > 5 else ""

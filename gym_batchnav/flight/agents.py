@@ -73,13 +73,7 @@ class FlightAgents:
         return self._air[slot]
 
     def step(
-        self,
-        commands: FlightCommands,
-        agents: AgentState,
-        active: np.ndarray,
-        outcome: StepOutcome,
-        *,
-        sliding: bool,
+        self, commands: FlightCommands, agents: AgentState, active: np.ndarray, outcome: StepOutcome, *, sliding: bool
     ) -> None:
         """Turn and move every active agent; see ``NavMeshAgents.step``.
 

@@ -140,12 +140,7 @@ class FlightEpisodes:
 
 
 def _stored_episodes(arrays: dict[str, np.ndarray], air: Air, num_episodes: int) -> EpisodeSet:
-    """Return the episodes of a cache entry.
-
-    Raises:
-        ValueError: They are not such as are sampled in this air.
-        KeyError: An array is missing.
-    """
+    """Return the episodes of a cache entry; ValueError or KeyError if they do not fit this air."""
     found: dict[str, Any] = {name: arrays[f"episodes_{name}"] for name in EPISODE_ARRAYS}
     check_episode_arrays(found)
     episodes = EpisodeSet(tuple(map(str, range(len(found["start"])))), **found)

@@ -157,11 +157,7 @@ class DiskCache:
 
 
 def _default_bytes() -> int:
-    """Return the maximum size of a cache's folder.
-
-    Raises:
-        ValueError: If the environment variable for it is not a positive number.
-    """
+    """Return the maximum size of a cache's folder; ValueError if its environment variable is not a positive number."""
     given = os.environ.get(_SIZE_VARIABLE)
     if not given:
         return MAX_BYTES

@@ -309,11 +309,7 @@ class SceneLibrary:
                 prepared.pop(key, None)
 
     def _adapt(self, refusals: Mapping[int, ValueError]) -> None:
-        """Replace scenes that a new preparer refuses (by slot) or whose results need too much memory.
-
-        Raises:
-            ValueError: If agents may be in such a scene, or no scene is left.
-        """
+        """Replace scenes that a preparer refuses or that no longer fit; ValueError if agents may be in one of them."""
         for slot, error in refusals.items():
             if self._users or self.source_index[slot] < 0:
                 raise error
@@ -508,11 +504,7 @@ class SceneLibrary:
         return self.names[index] if index >= 0 else scene.name
 
     def _contents_of(self, state: Mapping[str, Any]) -> list[Content]:
-        """Return the contents of all slots in a state, and load the scenes that are not in memory.
-
-        Raises:
-            ValueError: If they are not the scenes of this library, or one cannot be loaded.
-        """
+        """Return the contents of all slots in a state, loading what is not in memory; ValueError if that fails."""
         indices, names = state["source_index"], state["names"]
         whole = isinstance(indices, (list, tuple)) and all(isinstance(index, int) for index in indices)
         if not whole or not len(indices) == len(names) == self.num_slots or state.get("scenes") != len(self.names):

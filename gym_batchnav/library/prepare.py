@@ -11,13 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from gym_batchnav.episodes.episode_set import EPISODE_ARRAYS, EpisodeSet, check_episode_arrays
-from gym_batchnav.episodes.fitting import (
-    MAX_SHIFT,
-    fit_episodes,
-    fit_object_episodes,
-    is_near,
-    measure_like_detour,
-)
+from gym_batchnav.episodes.fitting import MAX_SHIFT, fit_episodes, fit_object_episodes, is_near, measure_like_detour
 from gym_batchnav.episodes.habitat import (
     FileState,
     content_of,
@@ -330,12 +324,7 @@ def _objects_of(scene: Scene) -> str:
 
 
 def _stored_episodes(arrays: Mapping[str, np.ndarray], navmesh: NavMesh, num_episodes: int) -> EpisodeSet:
-    """Return the episodes of a cache entry.
-
-    Raises:
-        ValueError: If they are not such as a sampler makes on this navmesh.
-        KeyError: If an array is missing.
-    """
+    """Return the episodes of a cache entry; ValueError or KeyError if they do not fit this navmesh."""
     ids = tuple(str(index) for index in range(len(arrays["start"])))
     found = {name: arrays[name] for name in EPISODE_ARRAYS}
     episodes = EpisodeSet(ids=ids, **found, categories=tuple(arrays["categories"].tolist()))

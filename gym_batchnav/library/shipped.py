@@ -65,11 +65,7 @@ def _key(scene: Scene, navmesh: NavMesh, path: Path) -> str:
 
 
 def _tables(arrays: Mapping[str, np.ndarray], navmesh: NavMesh) -> ShippedTables:
-    """Return the tables of an entry.
-
-    Raises:
-        ValueError: If its arrays do not match each other or the navmesh; also KeyError, TypeError and IndexError.
-    """
+    """Return the tables of an entry; ValueError, KeyError, TypeError or IndexError if they do not fit the navmesh."""
     stored = {name: arrays[f"corners.{name}"] for name in Corners._fields if name != "between"}
     between = _between(stored["point"], stored["edge_start"], stored["edges"])
     corners = Corners(**stored, between=between)

@@ -341,11 +341,7 @@ def _prepare_in(
     abandoned: Abandoned,
     done: Callable[[], object] = lambda: None,
 ) -> tuple[list[Outcome | None], ChildLost | None]:
-    """Prepare scenes by several workers.
-
-    Returns:
-        One outcome per source, None where no process has prepared it; and the reason why no process is available.
-    """
+    """Prepare scenes by several workers; return an outcome (or None) per source, and why no process is available."""
     outcomes: list[Outcome | None] = [None] * len(sources)
     lost: list[ChildLost] = []
 

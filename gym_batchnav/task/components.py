@@ -22,10 +22,7 @@ _REQUIRED = {  # attributes of an object of each role
     "sensor": (*_COMMON, "name", "space", "observe"),
     "measure": (*_COMMON, "name", "at_end", "measure"),
 }
-_EXAMPLES = {
-    "task": "PointNav() of gym_batchnav.task.pointnav",
-    "measure": "SPL() of gym_batchnav.task.measures",
-}
+_EXAMPLES = {"task": "PointNav() of gym_batchnav.task.pointnav", "measure": "SPL() of gym_batchnav.task.measures"}
 # Infos about the episode, which are not measures.
 INFO_KEYS = ("scene_index", "episode_index", "episode_valid", "waiting")
 # Names that no measure may have; Gymnasium's RecordEpisodeStatistics uses the last.
@@ -369,11 +366,7 @@ def _check_space(sensor: Sensor) -> None:
 
 
 def _check_values(source: str, values: Any, shape: tuple[int, ...], dtype: Any) -> None:
-    """Check that values are an array with a shape and a dtype, or one of the dtype kinds in a string.
-
-    Raises:
-        ValueError: They are not.
-    """
+    """Raise ValueError unless values are an array with a shape and a dtype, or one of the dtype kinds in a string."""
     fits = _is_array(values, dtype) if isinstance(dtype, str) else _is_array(values) and values.dtype == dtype
     if not fits or values.shape != shape:
         expected = {_NUMBERS: "numbers", "b": "bool"}.get(dtype, dtype) if isinstance(dtype, str) else dtype

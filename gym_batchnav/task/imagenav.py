@@ -88,11 +88,7 @@ class InstanceImageGoal(GoalPicture):
         episodes = state.episodes
         heading = np.zeros(len(indices))
         pictures = state.pictures(
-            state.agents.slot[indices],
-            episodes.viewpoint[indices],
-            heading,
-            self.camera,
-            episodes.target[indices],
+            state.agents.slot[indices], episodes.viewpoint[indices], heading, self.camera, episodes.target[indices]
         )
         state.buffers[self.name][indices] = pictures
 

@@ -290,11 +290,7 @@ class LoggedBodies(MovingBodies):
         return WeakKeyDictionary()
 
     def _polygons(self, navmesh: NavMesh) -> np.ndarray:
-        """Return the polygons [T + 1, num] int32 under the logged places, which are searched once per navmesh.
-
-        Raises:
-            ValueError: A place is not on the navmesh.
-        """
+        """Return the polygons [T + 1, num] int32 under the logged places; ValueError if one is not on the navmesh."""
         if navmesh not in self._found:
             places = self.log.position[:, self.columns].reshape(-1, 3)
             if not navmesh.is_navigable(places).all():

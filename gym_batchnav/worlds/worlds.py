@@ -148,11 +148,7 @@ class Worlds:
         return self.state.polygon.copy(), self.state.position.copy()
 
     def move(
-        self,
-        before: tuple[np.ndarray, np.ndarray],
-        agents: AgentState,
-        active: np.ndarray,
-        outcome: StepOutcome,
+        self, before: tuple[np.ndarray, np.ndarray], agents: AgentState, active: np.ndarray, outcome: StepOutcome
     ) -> None:
         """Move the other bodies, after the agents have moved as if they were alone, and stop those that collide.
 

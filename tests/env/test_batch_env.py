@@ -444,10 +444,7 @@ class TestWrongUse:
             env.reset(options={"reset_mask": np.array([True, False])})
         for options, named in (
             ({"reset_mask": np.array([1, 0])}, "reset_mask"),
-            (
-                {"episode_index": np.array([0, 10_000])},
-                r"episode_index\[1\] = 10000: there are episodes 0 to 99",
-            ),
+            ({"episode_index": np.array([0, 10_000])}, r"episode_index\[1\] = 10000: there are episodes 0 to 99"),
             ({"episode_index": np.array([-1, 0])}, r"episode_index\[0\] = -1: there are"),
             ({"episode_index": 3}, r"episode_index is int64 \(\): pass integers \(2,\)"),
             ("x", "options='x': pass a dict"),
@@ -487,10 +484,7 @@ class TestWrongUse:
                 copied(env)
 
     def test_a_batch_that_does_not_fit_into_memory_is_refused_before_it_is_made(self, make):
-        for sensors, remedy in (
-            ((), "use at most num_envs="),
-            (("rgb",), "camera=, fewer sensors= or at most"),
-        ):
+        for sensors, remedy in (((), "use at most num_envs="), (("rgb",), "camera=, fewer sensors= or at most")):
             with pytest.raises(ValueError, match=rf"num_envs=1000000000: .* GiB.*available: .*{remedy}"):
                 make(10**9, sensors=sensors)
         with pytest.raises(ValueError, match=r"num_envs=100000: .*camera="):

@@ -42,8 +42,7 @@ def spread_out(scene: Scene, **keywords: object) -> BatchNavEnv:
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["apartment_0", *(pytest.param(f"apartment_{index}", marks=pytest.mark.long) for index in range(1, 8))],
+    "name", ["apartment_0", *(pytest.param(f"apartment_{index}", marks=pytest.mark.long) for index in range(1, 8))]
 )
 def test_in_the_shipped_apartments(name: str) -> None:
     scene = load_scene(assets_dir() / f"{name}.glb")

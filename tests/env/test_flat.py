@@ -10,13 +10,7 @@ from hypothesis import strategies as st
 from rooms import box_room
 
 from gym_batchnav.env.batch import BatchNavEnv
-from gym_batchnav.env.flat import (
-    SCAN_CAMERA,
-    ImageObservation,
-    ScanObservation,
-    decode_goal,
-    encode_goal,
-)
+from gym_batchnav.env.flat import SCAN_CAMERA, ImageObservation, ScanObservation, decode_goal, encode_goal
 from gym_batchnav.env.ids import make_batch
 from gym_batchnav.geometry import Camera
 from gym_batchnav.scene.save import save_glb

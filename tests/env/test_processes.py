@@ -43,11 +43,7 @@ sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
 @pytest.mark.parametrize("renderer", ["embree", pytest.param("opengl", marks=[pytest.mark.opengl, pytest.mark.slow])])
 def test_a_forked_child_is_told_to_spawn(renderer, tmp_path):
     program = textwrap.dedent(FORKED.format(tests=str(HERE), renderer=renderer, cache=str(tmp_path)))
-    run = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
 
 
@@ -79,11 +75,7 @@ if __name__ == "__main__":
 def test_spawned_children_work(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(textwrap.dedent(SPAWNED.format(tests=str(HERE), cache=str(tmp_path))))
-    run = subprocess.run(
-        [sys.executable, program],
-        capture_output=True,
-        text=True,
-    )
+    run = subprocess.run([sys.executable, program], capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
 
 

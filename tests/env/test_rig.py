@@ -51,12 +51,7 @@ def life(env):
 @pytest.mark.parametrize("mode", ["next_step", "same_step"])
 @pytest.mark.parametrize("buffers", [None, 2])
 def test_each_camera_of_several_sees_what_it_sees_alone_to_the_bit(make, mode, buffers):
-    keywords = {
-        "sensors": SENSORS,
-        "autoreset_mode": mode,
-        "max_episode_steps": 7,
-        "buffers": buffers,
-    }
+    keywords = {"sensors": SENSORS, "autoreset_mode": mode, "max_episode_steps": 7, "buffers": buffers}
     together = life(make(camera=RIG, **keywords))
     assert sum(map(bool, together)) > 11 if mode == "same_step" else sum(map(bool, together)) == 11
     for name, camera in RIG.items():

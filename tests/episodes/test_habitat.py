@@ -169,10 +169,7 @@ def test_what_is_written_reads_back_and_is_the_same_bytes_each_time(tmp_path):
         (b'{"episodes": 3}', "list"),
         (b'{"episodes": []}', "no episodes"),
         (json.dumps({"episodes": [row(), row(start_position=[1, 2])]}).encode(), "episode 1"),
-        (
-            json.dumps({"episodes": [row(goals=[])]}).encode(),
-            r"malformed: goals is \[\]: pass a list of one",
-        ),
+        (json.dumps({"episodes": [row(goals=[])]}).encode(), r"malformed: goals is \[\]: pass a list of one"),
         (json.dumps({"episodes": [row(goals=[{}])]}).encode(), r"goals\[0\].position is missing"),
         (json.dumps({"episodes": [row(start_position=[10**400, 0, 0])]}).encode(), r"start_position is \[1000.*finite"),
         (json.dumps({"episodes": [row(start_rotation="none")]}).encode(), 'start_rotation is "none"'),
