@@ -1,7 +1,5 @@
 """The shortest-path follower in every action space, and agents that act at random."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -10,12 +8,8 @@ from gym_batchnav.actions.api import Actions
 from gym_batchnav.actions.continuous import HolonomicActions, VelocityActions, WaypointActions
 from gym_batchnav.actions.discrete import DiscreteActions
 from gym_batchnav.env.config import Episodes
-from gym_batchnav.episodes.habitat import write_episodes
-from gym_batchnav.episodes.sampling import sample_episodes
 from gym_batchnav.evaluation.agents import RandomAgent, ShortestPathAgent
 from gym_batchnav.evaluation.evaluate import evaluate
-from gym_batchnav.library.sources import shipped_scenes
-from gym_batchnav.navmesh.mesh import NavMesh
 
 KINDS = ["discrete", "velocity", "waypoint", "holonomic"]
 ODD = [  # limits that a follower could stumble over
@@ -42,19 +36,6 @@ def follow(num_envs, actions, **keywords):
 def test_the_follower_needs_nearly_shortest_paths(actions):
     episodes = follow(50, actions, scenes="apartment_4")
     assert len(episodes) == 100 and episodes.success.all() and episodes.spl.mean() > 0.97
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("sliding", [True, False])
-@pytest.mark.parametrize("actions", KINDS)
-def test_the_follower_in_all_apartments(actions, sliding, tmp_path: Path):
-    sampled = {}
-    for index, (name, scene) in enumerate(shipped_scenes().items()):
-        navmesh = NavMesh.load(scene.with_suffix(".navmesh"))
-        sampled[f"{name}.glb"] = sample_episodes(navmesh, 125, np.random.default_rng([2, index]))
-    write_episodes(sampled, tmp_path / "sampled.json.gz")
-    episodes = follow(250, actions, sliding=sliding, file=tmp_path / "sampled.json.gz")
-    assert len(episodes) == 1000 and episodes.success.all() and episodes.spl.mean() > 0.97
 
 
 def test_the_follower_reaches_its_goals_in_spite_of_noise():

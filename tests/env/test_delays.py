@@ -54,7 +54,7 @@ TIMINGS = st.dictionaries(
 )
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(timing=TIMINGS, mode=st.sampled_from(["next_step", "same_step", "disabled"]), seed=st.integers(0, 99))
 def test_observations_are_those_of_the_past(library, timing, mode, seed):
     keywords = {"library": library, "episodes": 20}

@@ -17,7 +17,7 @@ from gym_batchnav.scene.load import load_scene
 from gym_batchnav.scene.scene import Scene
 from gym_batchnav.viz.views import AgentViews
 
-POINTS = 200
+POINTS = 100
 EYE = 1.25  # metres
 SHARED = (
     *("aws_small_house/aws_small_house.glb", "aws_bookstore/aws_bookstore.glb", "godot/living_room.glb"),

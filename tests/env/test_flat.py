@@ -80,8 +80,11 @@ WRAPPERS = {
 }
 
 
-@pytest.mark.parametrize("mode", AutoresetMode)
-@pytest.mark.parametrize("name", WRAPPERS)
+@pytest.mark.parametrize(
+    ("name", "mode"),
+    [("scan", AutoresetMode.NEXT_STEP), ("scan", AutoresetMode.DISABLED)]
+    + [(name, AutoresetMode.SAME_STEP) for name in WRAPPERS],
+)
 def test_it_is_the_batch_with_other_observations(name, mode, keywords, opened):
     wrap, own, truth, tolerance = WRAPPERS[name]
     plain, wrapped = (

@@ -38,7 +38,7 @@ def actions_of(seed, steps, num_envs=N):
 
 
 def copied(value):
-    """Results with arrays of their own; infos may have dicts of arrays."""
+    """A copy of results with its own arrays; infos may have dicts of arrays."""
     if isinstance(value, dict):
         return {name: copied(one) for name, one in value.items()}
     return np.asarray(value).copy()
@@ -121,7 +121,7 @@ class TestState:
             state.block[:] = 0
 
     def test_rows_are_taken_from_other_environments(self, make):
-        """All environments continue from one of them, with actions of their own."""
+        """All environments continue from one of them, each with other actions."""
         step = make().functional("numpy")
         state = step.reset(seed=3)[0]
         state = step(state, np.array([FORWARD, LEFT, RIGHT, FORWARD]))[0]

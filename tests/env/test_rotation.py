@@ -33,7 +33,7 @@ def test_agents_move_over_and_stay_on_the_ground(make):
     env.reset(seed=3)
     visited = set()
     last = None
-    for step in range(600):
+    for step in range(400):
         *_, info = env.step(env.shortest_path_actions())
         scenes = env.library.source_index[env.agents.slot]
         assert (scenes >= 0).all()
@@ -57,13 +57,13 @@ def test_a_deterministic_run_repeats_itself(make):
     second.reset(seed=11)
     walk(second, 60)
     second.reset(seed=9)  # the plan begins anew, whatever went before
-    for left, right in zip(walk(first, 250), walk(second, 250), strict=True):
+    for left, right in zip(walk(first, 120), walk(second, 120), strict=True):
         for a, b in zip(left[1:4], right[1:4], strict=True):
             np.testing.assert_array_equal(a, b)
         np.testing.assert_array_equal(left[4]["scene_index"], right[4]["scene_index"])
     assert_equal(first.set_pose(first.agents.position, first.agents.heading),
                  second.set_pose(second.agents.position, second.agents.heading))  # fmt: skip
-    assert first.library.stats()["swaps"] > 5
+    assert first.library.stats()["swaps"] > 3
 
 
 @pytest.mark.parametrize("rotate_every", [1, 4])

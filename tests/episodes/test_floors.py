@@ -1,4 +1,4 @@
-"""Where sampled episodes begin and end: on floors, not on roofs, tops of walls or wardrobes."""
+"""Sampled episodes begin and end on floors, not on roofs, tops of walls or wardrobes."""
 
 from contextlib import closing
 from dataclasses import replace

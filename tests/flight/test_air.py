@@ -2,13 +2,10 @@
 
 import numpy as np
 import pytest
-from numba import njit
 from rooms import box, box_room
 from soups import trimesh_distances
 
 from gym_batchnav.flight.air import Air, air_from_arrays, find_air
-from gym_batchnav.flight.kernels.space import clearance_at
-from gym_batchnav.navmesh.kernels.layout import Point
 
 RADIUS = 0.15
 CELL = 0.15
@@ -56,14 +53,6 @@ def test_the_volume_is_that_of_the_room_without_a_margin_of_the_radius():
     volume = len(air.fields.centers) * CELL**3
     exact = np.prod(np.array([8, 2.6, 6]) - 2 * RADIUS)
     assert volume == pytest.approx(exact, rel=0.12)
-
-
-def around_edges(start, goal, edges):
-    """Length of the shortest path over points of parallel edges in order, each (x, y) of an edge along z."""
-    bends = np.array(edges, np.float64)
-    flat = np.concatenate([[start[:2]], bends, [goal[:2]]])
-    flat_length = np.linalg.norm(np.diff(flat, axis=0), axis=1).sum()
-    return np.hypot(flat_length, goal[2] - start[2])  # unrolled around the edges, it is straight
 
 
 @pytest.mark.parametrize("top", [1.0, 1.5])
@@ -135,22 +124,6 @@ def test_without_a_ceiling_air_ends_above_the_floor():
     walls = walls[~(walls[:, :, 1] == 9).all(axis=1)]
     centers = find_air(walls, floor(8, 6), RADIUS, CELL).fields.centers
     assert 2.2 < centers[:, 1].max() < 2.6
-
-
-@njit
-def clearances(voxels, points, out):
-    for row in range(len(points)):
-        out[row] = clearance_at(voxels, Point(points[row, 0], points[row, 1], points[row, 2]))
-
-
-def test_interpolated_clearance_is_close_to_trimeshs():
-    scene = box_room()
-    air = find_air(scene.vertices[scene.triangles], floor(8, 6), RADIUS, CELL)
-    points = air.random_points(500, np.random.default_rng(0)).astype(np.float64)
-    found = np.empty(len(points))
-    clearances(air.voxels, points, found)
-    expected = trimesh_distances(scene.vertices[scene.triangles], points)
-    np.testing.assert_allclose(found, np.minimum(expected, RADIUS + 3 * CELL), atol=0.4 * CELL)
 
 
 def test_random_points_are_free_of_surfaces():

@@ -167,18 +167,6 @@ def test_nothing_but_entries_is_ever_removed(tmp_path):
     assert store.load("key 7") is not None
 
 
-def test_an_entry_that_vanishes_while_room_is_made_is_no_harm(tmp_path, monkeypatch):
-    store = DiskCache(tmp_path, max_bytes=3000)
-    for number in range(2):
-        store.store(f"key {number}", {"values": np.zeros(1000, np.uint8)})
-    found = list(store._files())
-    monkeypatch.setattr(store, "_files", lambda: [*found, (0.0, 9999, tmp_path / "gone.entry")])
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        store.store("key 2", {"values": np.zeros(1000, np.uint8)})
-    assert store.load("key 2") is not None
-
-
 def test_a_folder_that_may_only_be_read_serves(tmp_path, monkeypatch):
     DiskCache(tmp_path).store("key", arrays())
 

@@ -35,7 +35,7 @@ def names_in_lanes(library: SceneLibrary) -> list[str]:
 
 
 class Agents:
-    """One agent a lane, who moves over as soon as its lane changes."""
+    """One agent per lane, which moves over as soon as its lane changes."""
 
     def __init__(self, library: SceneLibrary) -> None:
         self.library, self.key = library, library.join()

@@ -1,4 +1,4 @@
-"""Scenes as arrays: what comes back is the same scene, and what is no scene is refused."""
+"""Scenes as arrays: what comes back is the same scene, and arrays that are not a scene are refused."""
 
 import dataclasses
 import json
@@ -94,7 +94,7 @@ def broken(name, array):
 
 
 def fact(name, value):
-    """Change one of the facts that stand beside the arrays."""
+    """Change one of the facts that are stored with the arrays."""
 
     def changed(facts):
         return np.frombuffer(json.dumps({**json.loads(facts.tobytes()), name: value}).encode(), np.uint8)

@@ -5,7 +5,6 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
-from numba import get_num_threads, set_num_threads
 
 from gym_batchnav.noise.random import normal_levels
 from gym_batchnav.noise.rgb import GaussianNoise, PoissonNoise, SaltAndPepperNoise, SpeckleNoise
@@ -117,19 +116,6 @@ def test_an_image_depends_on_itself_and_its_key_alone(noise):
     for index in range(len(images)):
         alone = noisy(noise, images[index : index + 1], KEYS[index : index + 1])
         np.testing.assert_array_equal(alone[0], together[index])
-
-
-@pytest.mark.parametrize("noise", ALL, ids=repr)
-def test_threads_change_nothing(noise):
-    images = pictures(shape=(70, 64, 64, 3))
-    together = noisy(noise, images)
-    threads = get_num_threads()
-    set_num_threads(1)
-    try:
-        np.testing.assert_array_equal(noisy(noise, images), together)
-    finally:
-        set_num_threads(threads)
-    np.testing.assert_array_equal(noisy(noise, images[:2]), together[:2])  # these run on one thread
 
 
 @pytest.mark.parametrize("noise", ALL, ids=repr)

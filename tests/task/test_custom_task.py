@@ -1,4 +1,4 @@
-"""The example of a custom task is short, and an agent learns it."""
+"""An agent learns the example of a custom task."""
 
 import os
 import re
@@ -25,11 +25,6 @@ def run(*arguments, timeout):
 
 def steps_strolled(output):
     return [float(number) for number in re.findall(r"([\d.]+) steps strolled", output)]
-
-
-def test_it_is_short_and_says_what_it_takes():
-    assert len(EXAMPLE.read_text().splitlines()) < 60
-    assert "--frames" in run("--help", timeout=120)
 
 
 @pytest.mark.slow

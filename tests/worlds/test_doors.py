@@ -1,4 +1,4 @@
-"""Doors open for agents, block while they are closed, and touch nobody."""
+"""Doors open for agents, block while they are closed, and touch no one."""
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ def put(env, *places, heading=0.0):
 
 
 def tip(env):
-    """Where the outermost disc of the door is, (x, z)."""
+    """The place of the outermost disc of the door, (x, z)."""
     return env.worlds.state.position[0, -1, [0, 2]]
 
 

@@ -40,7 +40,7 @@ def floor(make):
 
 
 def walk(floor, num_steps=30, x=-3.0, z=0.0, **changes):
-    """The log of a person who walks along +x."""
+    """The log of a person walking along +x."""
     steps = np.arange(num_steps + 1)
     position = np.stack([x + STRIDE * steps, np.full(num_steps + 1, floor), np.full(num_steps + 1, z)], axis=1)
     return make_log(position[:, None], num_agents=1, scene="hall", shapes=("person",), **changes)
