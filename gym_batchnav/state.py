@@ -239,7 +239,7 @@ def _new(kind: type[State], num_rows: int, **sizes: int) -> State:
     arrays: dict[str, np.ndarray] = {}
     for one in fields(kind):
         declared: tuple[type, tuple[int | str, ...], int] = one.metadata["array"]
-        shape = [sizes[size] if isinstance(size, str) else size for size in declared[1]]
+        shape: list[int] = [sizes[size] if isinstance(size, str) else size for size in declared[1]]
         arrays[one.name] = np.full((num_rows, *shape), declared[2], declared[0])
     return kind(**arrays)
 
