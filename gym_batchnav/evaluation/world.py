@@ -164,7 +164,7 @@ class PolicyAbout:
         keywords = {"task": self.make_task(), **{name: getattr(self, name) for name in names}}
         keywords["actions"] = DiscreteActions(self.forward_step, self.turn_angle_deg)
         keywords["sensors"] = (*self.sensors, *map(_made, self.other_sensors.values()))
-        if self.navmesh_settings != NavMeshSettings():  # otherwise, navmeshes beside scenes are used as they are
+        if self.navmesh_settings != NavMeshSettings():  # otherwise, navmeshes next to scenes are used as they are
             keywords["navmesh_settings"] = self.navmesh_settings
         if self.actuation_noise is not None:
             keywords["actuation_noise"] = _made(self.actuation_noise)

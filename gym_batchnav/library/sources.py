@@ -423,7 +423,7 @@ def _on_disk(part: str | Path, shipped: dict[str, Path]) -> Iterator[Recipe]:
 def _scene_files(paths: Iterable[Path]) -> list[Path]:
     """Return the files that can be loaded, sorted, without the annotated meshes of others.
 
-    Beside MuJoCo's models, OBJ and STL files are their parts.
+    In folders with MuJoCo's models, OBJ and STL files are their parts.
     """
     endings = (*SUFFIXES, DATASET_ENDING)
     found = [path for path in paths if path.name.lower().endswith(endings) and path.is_file()]

@@ -86,7 +86,7 @@ class Band(NamedTuple):
     """The heights above the floor at which points block the way.
 
     Attributes:
-        low: Metres, beside the agent.
+        low: Metres, next to the agent.
         slope: Metres by which ``low`` rises per metre of distance, for the errors of cameras and of floors.
         high: Metres; what hangs higher is above the agent.
     """

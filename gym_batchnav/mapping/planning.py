@@ -16,7 +16,7 @@ from gym_batchnav.system.parallel import for_each
 # Costs in tenths of a cell.
 STRAIGHT = 10
 DIAGONAL = 14
-BESIDE_BLOCKED = 15  # more for a cell beside a blocked one
+BESIDE_BLOCKED = 15  # more for a cell next to a blocked one
 THROUGH_BLOCKED = 2000  # more for a blocked cell, which may hide a gap: with no other way, agents try it
 THROUGH_BUMPED = 20000  # more for a blocked cell that has been tried
 _UNREACHED = 2**30

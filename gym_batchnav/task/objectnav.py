@@ -1,4 +1,4 @@
-"""ObjectNav: go to any object of a category, and call STOP beside it."""
+"""ObjectNav: go to any object of a category, and call STOP next to it."""
 
 from __future__ import annotations
 

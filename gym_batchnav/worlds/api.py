@@ -88,7 +88,7 @@ class Team:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BodyMotion:
-    """The state that moving bodies read and write: W worlds and the columns of their own bodies in them.
+    """The state that moving bodies read and write: W worlds and the columns of these bodies in them.
 
     Attributes:
         columns: The bodies' columns in ``state``.

@@ -234,7 +234,7 @@ def _stop_on_the_way(row: np.ndarray, queue: np.ndarray, crowd: Crowd, world: in
 def _move_back_overlaps(crowd: Crowd, world: int, blocked: np.ndarray) -> None:
     """Put bodies back where they were if they overlap more than before; ``blocked`` [B] bool is scratch.
 
-    That is rare: a body that slid around a corner, or that stopped beside its line. One that is put back may be in the
+    That is rare: a body that slid around a corner, or that stopped next to its line. One that is put back may be in the
     way of others, so this repeats. Each round puts at least one body back, and where all are, they overlap as before.
     """
     num_bodies = len(blocked)

@@ -252,7 +252,7 @@ def filter_low_hanging(spans: SolidSpans, climb: int) -> None:
 
 @njit(**ENTRY)
 def filter_ledges(spans: SolidSpans, width: int, height: int, climb: int) -> None:
-    """Mark spans as not walkable beside a drop of more than ``climb`` voxels or on a slope as steep.
+    """Mark spans as not walkable next to a drop of more than ``climb`` voxels or on a slope as steep.
 
     Re-creates rcFilterLedgeSpans.
 

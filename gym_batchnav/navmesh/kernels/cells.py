@@ -281,7 +281,7 @@ def _list_corners(
 
 @njit(**INNER)
 def piece_at(cells: Cells, polygon: int, x: float, z: float) -> int:
-    """Return the piece of ``polygon`` at a point, or -1 if the point lies beside the polygon because of rounding."""
+    """Return the piece of ``polygon`` at a point, or -1 if the point lies outside the polygon because of rounding."""
     column = int((x - cells.frame[0]) / cells.frame[2])
     row = int((z - cells.frame[1]) / cells.frame[2])
     if 0 <= row < cells.grid.shape[0] and 0 <= column < cells.grid.shape[1]:

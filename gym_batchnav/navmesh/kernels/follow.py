@@ -17,7 +17,7 @@ AT_CORNER = 0.1  # metres: an agent this close to a corner heads for the next on
 MIN_MOVE = 0.1  # fraction of a step's length; an agent that moves less counts as standing
 TURN_COST = 1e-4  # metres per turn; breaks ties
 SHORT_WALK = 0.1  # metres: the walk of an agent that finds its way blocked
-CLEARANCE = 0.02  # metres from a corner to the point beside it
+CLEARANCE = 0.02  # metres from a corner to the point next to it
 NUM_DIRECTIONS = 36  # that such an agent tries
 MIN_PROGRESS = 0.2  # fraction of a step's length; if a step gains less, every heading is tried
 
@@ -208,8 +208,8 @@ def walk_to_follow(
 ) -> tuple[float, float, float]:
     """Return the distance to the nearest goal, and the direction and length of the next straight walk to it.
 
-    The walk leads to a point beside the path's next corner, because an agent that touches walls is easily stopped by
-    them. If an obstacle is in the way, it leads to a point beside the corner at which the agent stands, or else it is a
+    The walk leads to a point next to the path's next corner, because an agent that touches walls is easily stopped by
+    them. If an obstacle is in the way, it leads to a point near the corner at which the agent stands, or else it is a
     short walk in the best of ``NUM_DIRECTIONS`` directions.
 
     Args:

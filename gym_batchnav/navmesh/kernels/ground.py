@@ -129,7 +129,7 @@ def nearest_on_outline(ground: Ground, polygon: int, x: float, z: float) -> tupl
 
 @njit(**INNER)
 def floor_height(ground: Ground, polygon: int, x: float, z: float) -> float:
-    """Return the height of a polygon's floor; a point just beside it takes the plane of the nearest detail triangle."""
+    """Return the height of a polygon's floor; a point just outside takes the plane of the nearest detail triangle."""
     surface = ground.surface
     begin = ground.surface_start[polygon]
     best = -np.inf

@@ -65,7 +65,7 @@ def make_goals(ground: Ground, corners: Corners, goals: np.ndarray, first: np.nd
         ground: The ground.
         corners: Its corners.
         goals: [G, 3], metres.
-        first: [H + 1] int, the first goal of every set, from 0 to G; by default every goal is a set of its own.
+        first: [H + 1] int, the first goal of every set, from 0 to G; by default every goal is a separate set.
 
     Raises:
         ValueError: If a goal lies nowhere near the navmesh, the distances would take too much memory, or ``first`` does

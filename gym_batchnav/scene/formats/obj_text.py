@@ -96,7 +96,7 @@ def _num_words(text: np.ndarray, at: int, stop: int) -> int:
 
 @njit(**ENTRY)
 def count_lines(text: np.ndarray, counts: np.ndarray) -> None:
-    """Count the statements of a text by kind.
+    """Count the statements of a file's text by kind.
 
     Args:
         text: [B] uint8.
@@ -250,7 +250,7 @@ def read_lines(
     corner_uv: np.ndarray,
     statements: np.ndarray,
 ) -> tuple[int, int]:
-    """Read a text into arrays of the sizes that ``count_lines`` found.
+    """Read a file's text into arrays of the sizes that ``count_lines`` found.
 
     Args:
         text: [B] uint8.
