@@ -1,6 +1,6 @@
 """Policies in places that they were not trained in: generated homes, the shipped apartments and third-party scenes.
 
-python benchmarks/places.py POLICY [POLICY ...] [--blind FILE] [--agents blind,mapper] [--json FILE]
+python benchmarks/places.py POLICY [POLICY ...] [--agents blind,mapper] [--json FILE]
 
 Several policies are runs of one method with different seeds. Third-party scenes come from GYM_BATCHNAV_TEST_DATA, by
 default ../shared, and left out, with a message, where it is absent.
@@ -55,7 +55,7 @@ def places() -> list[Place]:
     return [*found, Place("third-party scenes", buildings, 100, 0.75, 0.85)]
 
 
-def evaluated(place: Place, policies: tuple[str, ...], blind: Path | None, agents: tuple[str, ...]) -> dict[str, Any]:
+def evaluated(place: Place, policies: tuple[str, ...], agents: tuple[str, ...]) -> dict[str, Any]:
     """Return means and 95% intervals by agent, and SPL by scene."""
     with train_extra():
         from gym_batchnav.evaluation.comparison import Asked, make_comparison
@@ -65,7 +65,7 @@ def evaluated(place: Place, policies: tuple[str, ...], blind: Path | None, agent
 
     scenes = scene_sources(list(place.scenes))
     asked = Asked(
-        policies=policies, blind_file=blind, agents=agents, scenes=place.scenes,
+        policies=policies, agents=agents, scenes=place.scenes,
         episodes=place.episodes_per_scene * len(scenes),
     )  # fmt: skip
     comparison = make_comparison(asked, load_agent, print)
@@ -95,7 +95,6 @@ def main() -> None:
     """Print a table, and exit with 1 if a bar is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("policies", nargs="+", help="policy files, or an agent such as mapper")
-    parser.add_argument("--blind", type=Path, help="the blind policy; by default the shipped one")
     parser.add_argument("--agents", default="blind", help="agents to compare with, separated by commas; '' for none")
     parser.add_argument("--json", type=Path, help="also write all figures here")
     given = parser.parse_args()
@@ -104,7 +103,7 @@ def main() -> None:
     found = {}
     print("| where | agent | SPL (95%) | success (95%) |\n|---|---|---|---|")
     for place in places():
-        figures = found[place.name] = evaluated(place, tuple(given.policies), given.blind, agents)
+        figures = found[place.name] = evaluated(place, tuple(given.policies), agents)
         for agent, one in figures.items():
             cells = [f"{one[name][0]:.3f} ({one[name][1]:.2f} to {one[name][2]:.2f})" for name in ("spl", "success")]
             print(f"| {place.name} | {agent} | {' | '.join(cells)} |", flush=True)

@@ -48,7 +48,7 @@ def options_in(text):
     found = []
     for line in re.findall(r"gym-batchnav ((?:train|evaluate|scene) [^\n\"']*)", joined):
         words = line.split()
-        end = 2 if words[1] in ("merge", "prepare") else 1
+        end = 2 if words[1] == "prepare" else 1
         found.append((tuple(words[:end]), re.findall(r"(?<!\S)--[a-z][a-z-]*", line)))
     return found
 

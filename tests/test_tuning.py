@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -179,31 +179,18 @@ def test_the_command_measures_only_what_it_must(log, tmp_path, monkeypatch, mode
 
     monkeypatch.setattr(Workload, "situation", lambda self, has_gpu: situation(SETS[0]))
     monkeypatch.setattr(Workload, "measure", measure)
-    command = ["tune", "--renderer", "embree", "--json"]
-    CliRunner().invoke(app, command)
+    CliRunner().invoke(app, ["tune"])
     assert read_runs(log) == measured and len(measured) == 3  # those before an interruption are kept
     rest = iter(range(99))
     monkeypatch.setattr(
         Workload, "measure", lambda self, given, one, seconds: Run(given, one, next(rest) + fps(given, one, rng))
     )
-    done = CliRunner().invoke(app, command)
+    done = CliRunner().invoke(app, ["tune"])
     assert done.exit_code == 0, (done.output, done.exception)
-    assert json.loads(done.stdout.splitlines()[-1])["runs"] == len(read_runs(log)) == 3 + 12
-    done = CliRunner().invoke(app, [*command, "--measure"])
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert found["runs"] == 15 and found["measured"] > 0 and found["measured_defaults"] > 0
-    assert found["defaults"] == asdict(defaults(situation(SETS[0]), "embree"))
-    done = CliRunner().invoke(app, [*command, "--runs", str(tmp_path / "none.jsonl")])
-    assert isinstance(done.exception, FileNotFoundError) and "there is no log of runs" in str(done.exception)
-
-
-@pytest.mark.slow
-def test_the_command_explores_chooses_and_measures(log):
-    pytest.importorskip("sklearn", reason="scikit-learn is not installed")
-    command = ["tune", "--scenes", "apartment_0", "--resolution", "32", "--json", "--measure", "--explore", "12"]
-    command += [f"--num-envs={count}" for count in (8, 10, 12, 14, 16, 18, 20, 22)]
-    done = CliRunner().invoke(app, [*command, "--seconds", "0.1"])
-    assert done.exit_code == 0, done.output
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert found["runs"] == len(read_runs(log)) - 2 == 12
-    assert found["measured"] > 0 and found["choices"][0]["promised"] > 0
+    assert "from 15 runs" in done.stdout and len(read_runs(log)) == 3 + 12 and "defaults" not in done.stdout
+    done = CliRunner().invoke(app, ["tune", "--measure"], env={"COLUMNS": "200"})
+    usual = defaults(situation(SETS[0]), "embree")
+    (line,) = (line for line in done.stdout.splitlines() if "defaults" in line)
+    cells = [cell.strip() for cell in line.split("│")[2:5]]
+    assert cells == [str(usual.num_envs), str(usual.resident_scenes), str(usual.threads)]
+    assert "from 15 runs" in done.stdout and len(read_runs(log)) == 17

@@ -17,7 +17,7 @@ from gym_batchnav.cli.data import data
 from gym_batchnav.cli.demo import demo
 from gym_batchnav.cli.doctor import doctor
 from gym_batchnav.cli.episodes import episodes
-from gym_batchnav.cli.evaluate import evaluation
+from gym_batchnav.cli.evaluate import evaluate
 from gym_batchnav.cli.scene import scene
 from gym_batchnav.cli.train import train
 from gym_batchnav.cli.tune import tune
@@ -49,18 +49,10 @@ def _options(
     """Thousands of agents navigating shared, textured 3-D homes as one batch."""
 
 
-app.command()(demo)
-app.command()(doctor)
-app.command()(warmup)
-app.command()(view)
-app.command()(train)
-app.add_typer(evaluation, name="evaluate")
-app.command()(tune)
-app.command()(bench)
+for command in (demo, doctor, warmup, view, train, evaluate, tune, bench, data, episodes):
+    app.command()(command)
 app.add_typer(scene, name="scene")
-app.add_typer(data, name="data")
 app.add_typer(collect, name="collect")
-app.command()(episodes)
 
 
 def main() -> None:

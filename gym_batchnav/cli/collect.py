@@ -13,8 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from gym_batchnav.cli.cluster import RayAddress, RayCpus, check_one_division
-from gym_batchnav.cli.flags import listed
+from gym_batchnav.cli.flags import RayAddress, check_one_division, listed
 
 if TYPE_CHECKING:
     from gym_batchnav.collect.collector import Collected
@@ -37,9 +36,6 @@ def run(
     ] = "follower",
     sample: Annotated[bool, typer.Option("--sample", help="Sample the actions of a policy file.")] = False,
     to: Annotated[str, typer.Option(help="zarr or webdataset; collect export converts to others.")] = "zarr",
-    level: Annotated[
-        int | None, typer.Option(help="Compression of zarr by Zstandard: higher is smaller and slower (default: 1).")
-    ] = None,
     sensors: Annotated[str, typer.Option(help="Separated by commas: rgb,depth,semantic,normals,points.")] = "rgb,depth",
     size: Annotated[
         int | None,
@@ -53,12 +49,6 @@ def run(
     episodes_per_scene: Annotated[
         int, typer.Option(help="Number of episodes, the first ones of each scene.", min=1)
     ] = 100,
-    episodes_per_shard: Annotated[
-        int, typer.Option(help="Episodes per shard, the unit that is kept after a kill.", min=1)
-    ] = 16,
-    num_episodes: Annotated[
-        int, typer.Option(help="Episodes to sample for a scene without any; a dataset cannot grow beyond.", min=1)
-    ] = 1000,
     num_envs: Annotated[int, typer.Option(help="Environments; changes the speed alone.", min=1)] = 64,
     shard: Annotated[
         str | None,
@@ -69,12 +59,8 @@ def run(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of noise and random actions.", min=0, max=2**32 - 1)] = 0,
-    workers: Annotated[
-        int | None, typer.Option(help="Threads that write (default: one for four processors).", min=1)
-    ] = None,
     renderer: Annotated[str, typer.Option(help="auto, warp, opengl or embree.")] = "auto",
     ray: RayAddress = None,
-    ray_cpus: RayCpus = None,
 ) -> None:
     """Run the first episodes of every scene once and write them to a dataset.
 
@@ -86,7 +72,7 @@ def run(
 
     Example: gym-batchnav collect run --scenes "homes/*.glb" --episodes-per-scene 100 --out data
     """
-    from gym_batchnav.env.config import Episodes
+    from gym_batchnav.collect.collector import collect as run_collection
     from gym_batchnav.evaluation.named_agents import user_file
 
     file = user_file(policy)
@@ -97,48 +83,22 @@ def run(
         "sensors": listed(sensors),
         "size": size,
         "episodes_per_scene": episodes_per_scene,
-        "episodes_per_shard": episodes_per_shard,
-        "episodes": Episodes(episode_file, count=num_episodes),
         "num_envs": num_envs,
         "seed": seed,
-        "workers": workers,
         "renderer": renderer,
+        "to": to,
     }
-    keywords |= {} if protocol is None else {"protocol": protocol}
-    _print_collected(_collected(out, to, {"level": level}, shard, ray, ray_cpus, keywords))
-
-
-def _collected(
-    out: Path,
-    to: str,
-    options: dict[str, Any],
-    shard: str | None,
-    ray: str | None,
-    ray_cpus: int | None,
-    keywords: dict[str, Any],
-) -> Collected:
-    """Collect on this machine, or on all nodes of a Ray cluster.
-
-    Args:
-        out: Folder of the dataset.
-        to: Name of the format.
-        options: Options of formats; None for their defaults.
-        shard: ``"i/n"``, or None.
-        ray: Address of the cluster, or None.
-        ray_cpus: Processors of a worker there; None for all of its node.
-        keywords: Further keywords of ``collect``.
-    """
-    from gym_batchnav.collect.collector import collect as run_collection
-    from gym_batchnav.collect.reading import make_format
-
-    keywords = {**keywords, "to": make_format(to, **options)}
-    check_one_division(shard, ray, ray_cpus)
+    optional = {"protocol": protocol, "episodes": episode_file}
+    keywords |= {name: value for name, value in optional.items() if value is not None}
+    check_one_division(shard, ray)
     if ray is not None:
         from gym_batchnav.cluster.jobs import collect_on
 
-        return collect_on(ray, out, keywords, ray_cpus)
+        _print_collected(collect_on(ray, out, keywords))
+        return
     with _frames_per_second() as progress:
-        return run_collection(out, shard=shard, progress=progress, **keywords)
+        found = run_collection(out, shard=shard, progress=progress, **keywords)
+    _print_collected(found)
 
 
 @collect.command()

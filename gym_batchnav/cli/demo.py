@@ -14,7 +14,6 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from gym_batchnav.cli.scene.choice import MaxTriangles, TextureSize, load_options
 from gym_batchnav.system.wording import counted
 
 
@@ -35,12 +34,7 @@ def demo(
     num_envs: Annotated[int, typer.Option(help="Number of agents.", min=1)] = 1024,
     seconds: Annotated[float, typer.Option(help="Duration of the run, in seconds.", min=0.1)] = 10.0,
     renderer: Annotated[str, typer.Option(help="auto, warp, opengl or embree.")] = "auto",
-    texture_size: TextureSize = "auto",
-    max_triangles: MaxTriangles = None,
     out: Annotated[Path, typer.Option(help="Folder for the images; created if missing.")] = Path("batchnav-demo"),
-    seed: Annotated[
-        int, typer.Option(help="Random seed. The number of steps depends on the machine's speed.", min=0)
-    ] = 0,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the figures as one JSON object on the last line.")
     ] = False,
@@ -52,36 +46,36 @@ def demo(
     --out: mosaic.png (the agents' views), map.png (their paths from above) and clip.gif. It ends with what to try next.
     """
     from gym_batchnav.actions.choice import make_actions
-    from gym_batchnav.env.config import Scenes
     from gym_batchnav.env.ids import make_batch
     from gym_batchnav.library.sources import are_shipped, scene_sources
-    from gym_batchnav.library.warmup import warm_up_batch
+    from gym_batchnav.library.warmup import batch_workloads
+    from gym_batchnav.system.compilation import compile_ahead
     from gym_batchnav.system.progress import share_progress
     from gym_batchnav.system.storage import make_folder
     from gym_batchnav.viz.demonstration import demonstrate, draw_demonstration
 
     spec = scenes or "apartments"
     console = Console(stderr=as_json, soft_wrap=True)
-    options = load_options(texture_size, max_triangles)
-    scene_sources(spec, options=options)  # raises for a name that no scene has, before kernels are compiled
+    scene_sources(spec)  # raises for a name that no scene has, before kernels are compiled
     make_folder(out)
     started = time.perf_counter()
     flies = task is DemoTask.DRONENAV
     samples = flies or not are_shipped(spec)
-    prepares = samples or max_triangles is not None
     moving = make_actions("flight" if flies else "discrete").workload
-    warm_up_batch(
-        renderer, ("depth",), pictures=True, prepares=prepares, follows=not flies, samples=samples, moving=moving
+    compile_ahead(
+        batch_workloads(
+            renderer, ("depth",), pictures=True, prepares=samples, follows=not flies, samples=samples, moving=moving
+        )
     )
     name = "DroneNav" if flies else "PointNav"
-    env: Any = make_batch(name, num_envs, scenes=Scenes(spec, **options), renderer=renderer)
+    env: Any = make_batch(name, num_envs, scenes=spec, renderer=renderer)
     try:
         device = f"{env.renderer.name} on {env.renderer.device}"
         console.print(
             f"Ready after {time.perf_counter() - started:.1f} s: {counted(len(env.library.names), 'scene')}, {device}"
         )
         with share_progress("Stepping") as show:
-            summary = demonstrate(env, seconds, seed, lambda share, fps: show(share, f"{fps:,.0f} frames/s"))
+            summary = demonstrate(env, seconds, 0, lambda share, fps: show(share, f"{fps:,.0f} frames/s"))
         console.print(_table(summary))
         with console.status("Drawing mosaic, map and clip"):
             files = draw_demonstration(env, out)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +11,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from gym_batchnav.cli.flags import listed, refuse_options
+
 
 class TaskName(str, Enum):
     """The tasks whose episodes can be sampled and described."""
@@ -20,14 +21,8 @@ class TaskName(str, Enum):
     OBJECTNAV = "objectnav"
 
 
-class FloorsName(str, Enum):
-    """Rules of the islands on which episodes lie."""
-
-    MAIN = "main"
-    HABITAT = "habitat"
-
-
 def episodes(
+    context: typer.Context,
     scenes: Annotated[
         list[str],
         typer.Argument(
@@ -41,21 +36,11 @@ def episodes(
     ] = "chair,bed,plant,toilet,tv,sofa",
     num_episodes: Annotated[int, typer.Option(help="Number of episodes per scene.", min=1)] = 1000,
     seed: Annotated[int, typer.Option(help="Random seed: the same seed gives the same episodes.", min=0)] = 0,
-    min_distance: Annotated[
-        float, typer.Option(help="Shortest geodesic distance from start to goal, in metres.")
-    ] = 1.0,
-    max_distance: Annotated[
-        float, typer.Option(help="Longest geodesic distance from start to goal, in metres.")
-    ] = 30.0,
-    floors: Annotated[
-        FloorsName, typer.Option(help="Where episodes lie: main floors, or as in Habitat also roofs and furniture.")
-    ] = FloorsName.MAIN,
-    as_json: Annotated[bool, typer.Option("--json", help="Describe a file in one line of JSON.")] = False,
 ) -> None:
     """Sample episodes of scenes by the rules of Habitat's generator, or describe a file of episodes.
 
-    Pass the file to environments as episodes=, or put it beside the scene's file under the scene's name. Habitat's
-    format has PointNav and ObjectNav episodes, and none of flying agents.
+    Pass the file to environments as episodes=, or put it next to the scene's file under the scene's name. Habitat's
+    format has PointNav and ObjectNav episodes, but none for flying agents.
 
     Example: gym-batchnav episodes home.glb --num-episodes 500 --out home.json.gz
 
@@ -64,7 +49,8 @@ def episodes(
     Example: gym-batchnav episodes home.json.gz
     """
     if len(scenes) == 1 and scenes[0].endswith((".json", ".json.gz")):
-        _describe(Path(scenes[0]), task, as_json)
+        refuse_options(context, ("scenes", "task"), "when a file of episodes is described")
+        _describe(Path(scenes[0]), task)
         return
     import numpy as np
 
@@ -74,11 +60,12 @@ def episodes(
     from gym_batchnav.episodes.habitat_objects import write_object_episodes
     from gym_batchnav.episodes.objects import ObjectInstance, find_instances, sample_object_episodes
     from gym_batchnav.episodes.samplers import ObjectEpisodes
-    from gym_batchnav.episodes.sampling import SamplingRules, sample_episodes
+    from gym_batchnav.episodes.sampling import sample_episodes
     from gym_batchnav.library.cache import DiskCache
     from gym_batchnav.library.prepare import NavigationPreparer
     from gym_batchnav.library.sources import scene_sources
-    from gym_batchnav.library.warmup import warm_up_building
+    from gym_batchnav.library.warmup import building_workloads
+    from gym_batchnav.system.compilation import compile_ahead
     from gym_batchnav.system.progress import late_progress
     from gym_batchnav.system.storage import check_destination
     from gym_batchnav.system.wording import counted
@@ -86,14 +73,13 @@ def episodes(
     check_destination(out)
     if not out.name.endswith((".json", ".json.gz")):
         raise ValueError(f"out='{out}': the name of an episode file must end in .json or .json.gz")
-    rules = SamplingRules(min_distance=min_distance, max_distance=max_distance)
     cache = DiskCache()
     preparer = NavigationPreparer(cache=cache)
     sources = scene_sources(scenes, cache)
     points: dict[str, EpisodeSet] = {}
     objects: dict[str, tuple[EpisodeSet, list[ObjectInstance]]] = {}
-    names = ObjectEpisodes(tuple(name.strip() for name in categories.split(","))).categories
-    warm_up_building(measures=True, draws_with="embree" if task is TaskName.OBJECTNAV else None)
+    names = ObjectEpisodes(listed(categories)).categories
+    compile_ahead(building_workloads(measures=True, draws_with="embree" if task is TaskName.OBJECTNAV else None))
     with late_progress("Sampling episodes of scenes", len(sources)) as done:
         for index, source in enumerate(sources):
             scene = source.load()
@@ -101,15 +87,12 @@ def episodes(
             rng = np.random.default_rng([seed, index])
             file = f"{source.name}.glb"
             try:
-                islands = floor_islands(scene, navmesh, floors.value)
+                islands = floor_islands(scene, navmesh)
                 if task is TaskName.OBJECTNAV:
                     found = find_instances(scene, navmesh, names, islands=islands)
-                    objects[file] = (
-                        sample_object_episodes(navmesh, found, names, num_episodes, rng, rules=rules),
-                        found,
-                    )
+                    objects[file] = (sample_object_episodes(navmesh, found, names, num_episodes, rng), found)
                 else:
-                    points[file] = sample_episodes(navmesh, num_episodes, rng, rules, islands)
+                    points[file] = sample_episodes(navmesh, num_episodes, rng, islands=islands)
             except ValueError as error:
                 raise ValueError(f"scene '{source.name}': {error}") from error
             done()
@@ -124,7 +107,7 @@ def episodes(
     )
 
 
-def _describe(file: Path, task: TaskName, as_json: bool) -> None:
+def _describe(file: Path, task: TaskName) -> None:
     """Print the scenes, counts and distances of a file of episodes."""
     import numpy as np
 
@@ -145,9 +128,6 @@ def _describe(file: Path, task: TaskName, as_json: bool) -> None:
         if task is TaskName.POINTNAV:  # the file of an object episode does not say which view point is the nearest
             straight = np.linalg.norm(found.start - found.goal, axis=1)
             rows[name]["detour_mean"] = float(np.mean(found.distance / np.maximum(straight, 1e-6)))
-    if as_json:
-        print(json.dumps({"file": str(file), "scenes": rows}))
-        return
     total = sum(int(row["episodes"]) for row in rows.values())
     content = f"{counted(total, 'episode')} in {counted(len(rows), 'scene')}"
     table = Table(title=f"{escape(file.name)}: {content} (geodesic distances in metres)")

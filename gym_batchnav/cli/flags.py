@@ -1,19 +1,38 @@
-"""Lists of names in an option, and options in the wrong place."""
+"""Options that several commands share, and the checks of options that exclude each other."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Annotated
+
 import typer
 
+RayAddress = Annotated[
+    str | None,
+    typer.Option(
+        help="Run on a Ray cluster: auto (the one of this machine), HOST:PORT of its head, or local (this machine "
+        "alone; extra \\[ray]).",
+        metavar="ADDRESS",
+    ),
+]
 
-def refuse_options(context: typer.Context) -> None:
-    """Raise ValueError if options were given before a sub-command, which does not see them."""
-    sources = {one.opts[0]: context.get_parameter_source(one.name or "") for one in context.command.params}
-    given = [option for option, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
+
+def check_one_division(shard: str | None, ray: str | None) -> None:
+    """Raise ValueError if work is to be divided both into shards and over a cluster."""
+    if shard is not None and ray is not None:
+        raise ValueError(f"shard={shard} with ray={ray}: a cluster divides the work itself: pass one of them")
+
+
+def refuse_options(context: typer.Context, allowed: Sequence[str], why: str) -> None:
+    """Raise ValueError if other options than those named in ``allowed`` were given, which would have no effect."""
+    given = [
+        one.opts[0]
+        for one in context.command.params
+        if one.name not in allowed and (source := context.get_parameter_source(one.name or "")) is not None
+        if source.name == "COMMANDLINE"
+    ]
     if given:
-        raise ValueError(
-            f"{', '.join(given)} before {context.invoked_subcommand!r} has no effect: leave it out, or write it after "
-            f"{context.invoked_subcommand!r} if that has such an option"
-        )
+        raise ValueError(f"{', '.join(given)} has no effect {why}: leave it out")
 
 
 def listed(text: str) -> tuple[str, ...]:

@@ -49,8 +49,6 @@ def train(
     policy: Annotated[
         str | None, typer.Option(help="small, compact, narrow, scan, blind, paper, ddppo-resnet50.")
     ] = None,
-    num_envs: Annotated[int | None, typer.Option(help="Number of environments, one agent each.", min=1)] = None,
-    threads: Annotated[int | None, typer.Option(help="Threads used by torch and Numba.", min=1)] = None,
     renderer: Annotated[str | None, typer.Option(help="auto (the default), warp, opengl or embree.")] = None,
     init: Annotated[
         str | None, typer.Option(help="Begin with the weights of a policy file of the same kind and sensors.")
@@ -60,7 +58,7 @@ def train(
     ] = None,
     changes: Annotated[
         list[str] | None,
-        typer.Option("--set", help="Any setting, such as ppo.gamma=0.995 or camera.width=64; repeatable."),
+        typer.Option("--set", help="Any setting, such as num_envs=64, threads=1 or ppo.gamma=0.995; repeatable."),
     ] = None,
     logger: Annotated[
         list[str] | None,
@@ -95,8 +93,6 @@ def train(
         "time_limit": time_limit,
         "scenes": tuple(scenes) if scenes else None,
         "policy": policy,
-        "num_envs": num_envs,
-        "threads": threads,
         "renderer": renderer,
         "init": init,
     }

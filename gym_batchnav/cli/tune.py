@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,6 +15,8 @@ from gym_batchnav.system.wording import counted
 if TYPE_CHECKING:
     from gym_batchnav.tuning import Choice, SpeedSettings
 
+_SECONDS = 2.0  # of a measurement, after warm-up
+
 
 def tune(
     scenes: Annotated[
@@ -27,19 +26,10 @@ def tune(
     resolution: Annotated[
         list[str] | None, typer.Option(help="Pixels, such as 64 or 128x72; repeat it to compare (default: 64).")
     ] = None,
-    num_envs: Annotated[
-        list[int] | None, typer.Option(help="Numbers of agents to choose from; repeatable (default: 32 to 4096).")
-    ] = None,
-    max_triangles: Annotated[int | None, typer.Option(help="Simplify scene files with more triangles.", min=1)] = None,
-    renderer: Annotated[str, typer.Option(help="auto, warp, opengl or embree.")] = "auto",
     explore: Annotated[int, typer.Option(help="First measure this many settings, drawn at random.", min=0)] = 0,
-    seconds: Annotated[float, typer.Option(help="Duration of a measurement after warm-up, in seconds.", min=0.1)] = 2.0,
     measure: Annotated[
         bool, typer.Option("--measure", help="Measure the first choice and the defaults at the end.")
     ] = False,
-    runs: Annotated[Path | None, typer.Option(help="Log of measurements to learn from (default: yours).")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of --explore.", min=0)] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object in the last line.")] = False,
 ) -> None:
     """Choose the number of agents and resident scenes, and threads, for the speed of simulation.
 
@@ -56,25 +46,25 @@ def tune(
     from gym_batchnav.cli.bench import camera_of
     from gym_batchnav.render.api import find_renderer
 
-    console = Console(stderr=as_json, highlight=False)
-    log = runs or tuning.runs_file()
+    console = Console(highlight=False)
+    log = tuning.runs_file()
     sizes = tuple((camera.width, camera.height) for camera in map(camera_of, resolution or ["64"]))
-    work = tuning.Workload(tuple(scenes or ("apartments",)), listed(sensors), max_triangles)
-    drawn_by = find_renderer(renderer)
-    known = [] if log is None or (runs is None and not log.exists()) else tuning.read_runs(log)
+    work = tuning.Workload(tuple(scenes or ("apartments",)), listed(sensors))
+    drawn_by = find_renderer("auto")
+    known = [] if log is None or not log.exists() else tuning.read_runs(log)
     with console.status("Loading scenes"):
         situation = work.situation(drawn_by.on_gpu)
-    settings = tuning.candidates(situation, drawn_by.name, sizes, tuple(num_envs or tuning.NUM_ENVS))
+    settings = tuning.candidates(situation, drawn_by.name, sizes)
     if not explore and len(known) < tuning.MIN_RUNS:
         explore = tuning.MIN_RUNS
         console.print(
             f"The log has {counted(len(known), 'run')}, of which {explore} are needed: measuring {explore} "
             f"settings, as with --explore {explore}"
         )
-    order = np.random.default_rng(seed).permutation(len(settings))[:explore].tolist()
+    order = np.random.default_rng(0).permutation(len(settings))[:explore].tolist()
     with share_progress("Measuring") as show:
         for done, row in enumerate(order):
-            known.append(work.measure(situation, settings[row], seconds))
+            known.append(work.measure(situation, settings[row], _SECONDS))
             tuning.record_run(known[-1])
             show((done + 1) / len(order))
     choices = tuning.choose(known, situation, settings)
@@ -83,36 +73,22 @@ def tune(
     if measure:
         with console.status("Measuring the first choice and the defaults"):
             for one in (choices[0].settings, usual):
-                run = work.measure(situation, one, seconds)
+                run = work.measure(situation, one, _SECONDS)
                 tuning.record_run(run)
                 measured[one] = run.fps
     console.print(_table(choices, usual, measured, len(known)))
-    if as_json:
-        figures = {"runs": len(known), "choices": [asdict(one) for one in choices], "defaults": asdict(usual)}
-        speeds = {"measured": measured.get(choices[0].settings), "measured_defaults": measured.get(usual)}
-        print(json.dumps({**figures, **speeds}))
 
 
 def _table(choices: list[Choice], usual: SpeedSettings, measured: dict[SpeedSettings, float], num_runs: int) -> Table:
     """Return the choices as a table, the best first, and the defaults if they were measured."""
     table = Table(title=f"Settings by promised frames/s, from {num_runs:,} runs")
-    for column in (
-        "",
-        "agents",
-        "resident scenes",
-        "threads",
-        "renderer",
-        "pixels",
-        "promised",
-        "expected",
-        "measured",
-    ):
+    for column in ("", "agents", "resident scenes", "threads", "pixels", "promised", "expected", "measured"):
         table.add_column(column, justify="right")
     rows = [(one.settings, f"{one.promised:,.0f}", f"{one.expected:,.0f}") for one in choices]
     rows += [(usual, "", "")] if measured else []
     for number, (one, promised, expected) in enumerate(rows, 1):
         name = "defaults" if number > len(choices) else str(number)
-        cells = [name, one.num_envs, one.resident_scenes, one.threads, one.renderer, f"{one.width} x {one.height}"]
+        cells = [name, one.num_envs, one.resident_scenes, one.threads, f"{one.width} x {one.height}"]
         fps = f"{measured[one]:,.0f}" if one in measured else ""
         table.add_row(*map(str, cells), promised, expected, fps)
     return table

@@ -9,7 +9,9 @@ import typer
 from rich.console import Console
 
 from gym_batchnav.cli.interruption import RememberedInterrupt
-from gym_batchnav.cli.scene.choice import MaxTriangles, TextureSize, load_options
+
+_MIN_AGENTS = 4
+_MAX_AGENTS = 64  # if there are as many scenes: an agent in each
 
 
 def view(
@@ -22,17 +24,12 @@ def view(
             help="A policy file, pointnav_depth, mapper or module:function, that can drive the agents.", metavar="FILE"
         ),
     ] = None,
-    num_envs: Annotated[int, typer.Option(help="Number of agents; several scenes need as many.", min=1, max=1024)] = 4,
     port: Annotated[
         int | None,
         typer.Option(help="Port to serve; 0 for any free one (default: the first free from 8080).", min=0, max=65535),
     ] = None,
     browser: Annotated[bool, typer.Option(help="Open the address in a browser.")] = True,
-    size: Annotated[int, typer.Option(help="Longer side of the agent's pictures in pixels.", min=32, max=1024)] = 256,
-    texture_size: TextureSize = "auto",
-    max_triangles: MaxTriangles = None,
     renderer: Annotated[str, typer.Option(help="auto, warp, opengl or embree.")] = "auto",
-    seed: Annotated[int, typer.Option(help="Seed of the episodes.", min=0)] = 0,
 ) -> None:
     """Show scenes in the browser: their surface, navmesh and distances, agents, and what these see.
 
@@ -46,35 +43,34 @@ def view(
     """
     from gym_batchnav.collect.policies import choose_policy
     from gym_batchnav.env.batch import BatchNavEnv
-    from gym_batchnav.env.config import Scenes
     from gym_batchnav.library.sources import are_shipped, scene_sources
-    from gym_batchnav.library.warmup import warm_up_batch
+    from gym_batchnav.library.warmup import batch_workloads
+    from gym_batchnav.system.compilation import compile_ahead
     from gym_batchnav.viz.window.server import WindowServer
     from gym_batchnav.viz.window.walk import walk_in_window
 
     console = Console(stderr=True, soft_wrap=True)
     spec: Any = scenes or "apartments"
-    options = load_options(texture_size, max_triangles)
     with RememberedInterrupt() as interrupt:
-        chosen = {name: choose_policy(name, seed) for name in ("follower", "random")}
+        chosen = {name: choose_policy(name, 0) for name in ("follower", "random")}
         keywords: dict[str, Any] = {"sensors": ()}
         if policy is not None:
-            mine = choose_policy(policy, seed)
+            mine = choose_policy(policy, 0)
             chosen = {mine.name: mine, **chosen}
             keywords = dict(mine.env)
-        scene_sources(spec, options=options)  # raises for a name that no scene has, before kernels are compiled
+        sources = scene_sources(spec)  # raises for a name that no scene has, before kernels are compiled
         server = WindowServer(port)
         try:
             samples = not are_shipped(spec)
-            prepares = samples or max_triangles is not None
-            warm_up_batch(renderer, (), pictures=True, prepares=prepares, follows=True, samples=samples)
-            env = BatchNavEnv(num_envs, scenes=Scenes(spec, **options), renderer=renderer, **keywords)
+            compile_ahead(batch_workloads(renderer, (), pictures=True, prepares=samples, follows=True, samples=samples))
+            num_envs = min(max(_MIN_AGENTS, len(sources)), _MAX_AGENTS)
+            env = BatchNavEnv(num_envs, scenes=spec, renderer=renderer, **keywords)
             try:
                 console.print(f"{server.url}  (Ctrl+C ends)", highlight=False, markup=False)
                 if browser:
                     webbrowser.open(server.url)
                 agents = {name: one.agent for name, one in chosen.items()}
-                walk_in_window(env, agents, server, seed=seed, size=size, until=lambda: interrupt.requested)
+                walk_in_window(env, agents, server, until=lambda: interrupt.requested)
             except KeyboardInterrupt:
                 pass
             finally:

@@ -69,19 +69,17 @@ def _evaluate(asked: Asked, files: Mapping[str, bytes], shard: Part) -> tuple[di
             comparison.close()
 
 
-def _load(path: Path, sample_seed: int | None, allow_mismatch: bool) -> tuple[Agent, PolicyAbout]:
-    """Load the agent of a policy file, for which alone a node needs torch."""
+def _load(path: Path, sample_seed: int | None) -> tuple[Agent, PolicyAbout]:
+    """Load the agent of a policy file; nothing else on a node needs torch."""
     from gym_batchnav.train.policy_agent import load_agent
 
-    return load_agent(path, sample_seed, allow_mismatch)
+    return load_agent(path, sample_seed)
 
 
 def contents_of(asked: Asked) -> dict[str, bytes]:
     """Return the contents of policy files by their paths, except those given by a shipped policy's name."""
     names = (*asked.policies, *(name for name in asked.agents if name != BLIND))
     places = {name: file for name in names if (file := user_file(name)) is not None}
-    if asked.blind_file is not None:
-        places[str(asked.blind_file)] = asked.blind_file.expanduser()
     return {name: place.read_bytes() for name, place in places.items()}
 
 

@@ -28,7 +28,7 @@ from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.library.prepare import NavigationPreparer
 from gym_batchnav.library.sources import SceneSpec, are_shipped, scene_sources
-from gym_batchnav.library.warmup import warm_up_batch
+from gym_batchnav.library.warmup import batch_workloads
 from gym_batchnav.library.workers import make_library
 from gym_batchnav.navmesh.mesh import NavMeshSettings
 from gym_batchnav.navmesh.record import GEODESICS, is_detour
@@ -47,6 +47,7 @@ from gym_batchnav.render.api import (
 from gym_batchnav.scene.categories import SemanticIds
 from gym_batchnav.scene.load import check_load_options
 from gym_batchnav.state import agent_state, arrays_of, episode_state
+from gym_batchnav.system.compilation import compile_ahead
 from gym_batchnav.system.limits import MEMORY, available_memory
 from gym_batchnav.system.numbers import check_counts, check_flags
 from gym_batchnav.task.api import Measure, Sensor, Task
@@ -412,17 +413,19 @@ class EnvConfig:
         # A name that no scene has is found before kernels are compiled.
         sources = scene_sources(source, preparer.cache, scenes.load_options)
         shipped = are_shipped(source) and preparer.reads_shipped_episodes
-        warm_up_batch(
-            self.renderer_name,
-            [sensor for sensor in self.sensors if isinstance(sensor, str)],
-            pictures=bool(self.components.picture_cameras),
-            prepares=not shipped or scenes.max_triangles is not None or self.navmesh_settings is not None,
-            samples=not shipped,
-            lenses=self.traces_rays,
-            bodies=bool(self.bodies) or self.team.most > 1,
-            detour=is_detour(self.geodesic),
-            noise=bool(self.rig.noise),
-            moving=self.action_kind.workload,
+        compile_ahead(
+            batch_workloads(
+                self.renderer_name,
+                [sensor for sensor in self.sensors if isinstance(sensor, str)],
+                pictures=bool(self.components.picture_cameras),
+                prepares=not shipped or scenes.max_triangles is not None or self.navmesh_settings is not None,
+                samples=not shipped,
+                lenses=self.traces_rays,
+                bodies=bool(self.bodies) or self.team.most > 1,
+                detour=is_detour(self.geodesic),
+                noise=bool(self.rig.noise),
+                moving=self.action_kind.workload,
+            )
         )
         return make_library(
             sources,

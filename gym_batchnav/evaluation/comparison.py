@@ -47,9 +47,9 @@ def held_out_scenes(preset: str = "cpu") -> tuple[str, ...]:
     return HELD_OUT.get(preset, SMALL_HOMES)
 
 
-# Loads the agent and the description of a policy file, given the seed of sampled actions (None: the most likely ones)
-# and whether other worlds than that of the training are allowed; see ``gym_batchnav.train.policy_agent.load_agent``.
-LoadAgent = Callable[[Path, int | None, bool], tuple[Agent, PolicyAbout]]
+# Loads the agent and the description of a policy file, given the seed of sampled actions (None: the most likely ones);
+# see ``gym_batchnav.train.policy_agent.load_agent``.
+LoadAgent = Callable[[Path, int | None], tuple[Agent, PolicyAbout]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,21 +68,19 @@ class Asked:
     Attributes:
         policies: Policy files of one method (paths, or names of shipped ones), one for each training seed, or agents by
             name, see ``named_agent``; by default ``pointnav_depth``.
-        blind_file: A blind policy to compare with; by default the shipped one, if it was trained in the same world.
-        agents: The agents beside the policy: ``"blind"``, policy files, and agents by name.
+        agents: The agents to compare with: ``"blind"`` (the shipped blind policy, left out where it was trained with
+            other settings), policy files, and agents by name.
         scenes: Evaluation scenes; by default those of ``held_out_scenes``.
         episodes: Total number of episodes; by default 25 per scene.
         num_envs: N; the results do not depend on it.
         renderer: See BatchNavEnv.
         sample: Sample actions instead of taking the most likely ones.
         seed: Seed of sampled actions.
-        allow_mismatch: Compare policies that were trained with different environment settings.
         protocol: The protocol of the environment of agents by name. Policy files have settings of their own.
         sensors: The images of that environment; by default the protocol's, or depth.
     """
 
     policies: tuple[str, ...] = ()
-    blind_file: Path | None = None
     agents: tuple[str, ...] = BESIDE
     scenes: tuple[str, ...] = ()
     episodes: int | None = None
@@ -90,7 +88,6 @@ class Asked:
     renderer: str = "auto"
     sample: bool = False
     seed: int = 0
-    allow_mismatch: bool = False
     protocol: str | None = None
     sensors: tuple[str, ...] | None = None
 
@@ -102,12 +99,10 @@ class Asked:
     def with_files(self, files: Mapping[str, Path]) -> Asked:
         """Return the same arguments with policy files at other places, by their old paths; names of agents stay."""
         renamed = {old: str(new) for old, new in files.items() if old not in NAMES}
-        blind = self.blind_file
         return replace(
             self,
             policies=tuple(renamed.get(name, name) for name in self.policies),
             agents=tuple(name if name == BLIND else renamed.get(name, name) for name in self.agents),
-            blind_file=None if blind is None else files.get(str(blind), blind),
         )
 
 
@@ -224,24 +219,19 @@ def make_comparison(asked: Asked, load: LoadAgent, note: Callable[[str], None] =
         asked = replace(asked, policies=(str(file),))
     policies = _policies(asked, load)
     about = next(iter(policies.values())).about
-    beside = _beside(asked, load, about, note)
+    beside = _beside(asked, load)
     spec = list(asked.scenes or held_out_scenes("cpu" if about is None else about.preset))
     per_scene = episodes_per_scene_of(asked.episodes, len(scene_sources(spec)))
     keywords = {**_world(asked, policies, beside), "episodes": Episodes(order="once", count=per_scene)}
     env = BatchNavEnv(asked.num_envs, **keywords, scenes=spec, renderer=asked.renderer)
     try:
-        beside = _without_strangers(beside, env, asked, note)
+        beside = _without_stranger(beside, env, note)
         blind_env = BatchNavEnv(asked.num_envs, **_without_images(keywords), library=env.library)
     except BaseException:
         env.close()
         raise
-    blind = beside.get(BLIND)
-    asked = replace(
-        asked,
-        blind_file=None if blind is None else blind.file,
-        agents=tuple(name for name in asked.agents if name != BLIND or blind is not None),
-        scenes=tuple(spec),
-    )
+    agents = tuple(name for name in asked.agents if name != BLIND or BLIND in beside)
+    asked = replace(asked, agents=agents, scenes=tuple(spec))
     comparison = Comparison(asked, {**policies, **beside}, keywords, env, blind_env, per_scene)
     try:
         comparison.check()
@@ -275,7 +265,7 @@ def _choose(name: str, asked: Asked, load: LoadAgent, option: str) -> ChosenAgen
     path = agent_file(name)
     if path is None:
         return ChosenAgent(named_agent(name, asked.seed, option))
-    agent, about = load(path, asked.sample_seed, asked.allow_mismatch)
+    agent, about = load(path, asked.sample_seed)
     return ChosenAgent(agent, path, about)
 
 
@@ -296,69 +286,34 @@ def _policies(asked: Asked, load: LoadAgent) -> dict[str, ChosenAgent]:
                 "alone; other agents belong to agents="
             )
         lines = one.about.differences(first) if one.about is not None and first is not None else []
-        if lines and not asked.allow_mismatch:
+        if lines:
             raise ValueError(
                 f"policies=: '{name}' was trained with other environment settings than '{names[0]}': "
-                f"{'; '.join(lines)}. Evaluate them one by one, or pass allow_mismatch=True"
+                f"{'; '.join(lines)}. Evaluate them one by one"
             )
     labels = [POLICY] if len(names) == 1 else [f"{POLICY}_{number}" for number in range(1, len(names) + 1)]
     return dict(zip(labels, chosen, strict=True))
 
 
-def _beside(
-    asked: Asked, load: LoadAgent, about: PolicyAbout | None, note: Callable[[str], None]
-) -> dict[str, ChosenAgent]:
+def _beside(asked: Asked, load: LoadAgent) -> dict[str, ChosenAgent]:
     """Return the agents that act in the same episodes, by name; files are called by their file's name.
 
-    Args:
-        asked: The arguments.
-        load: Loads the agent of a policy file.
-        about: The description of the evaluated policy, if it comes from a file.
-        note: Called with a message if the shipped blind agent is left out.
-
     Raises:
-        ValueError: There is no such agent, two have the same name, or the blind policy does not fit.
+        ValueError: There is no such agent, or two have the same name.
     """
-    if asked.blind_file is not None and BLIND not in asked.agents:
-        raise ValueError(f"blind_file='{asked.blind_file}': also name 'blind' in agents=")
     chosen: dict[str, ChosenAgent] = {}
     for name in asked.agents:
-        one = _blind(asked, load, about, note) if name == BLIND else _choose(name, asked, load, "agents")
-        if one is None:
+        if name == BLIND:
+            file = _shipped(SHIPPED_BLIND)
+            if file is not None:
+                chosen[BLIND] = _choose(str(file), asked, load, "agents")
             continue
-        label = name if one.file is None or name == BLIND else one.file.name
+        one = _choose(name, asked, load, "agents")
+        label = name if one.file is None else one.file.name
         if label in chosen or _OF_POLICIES.fullmatch(label):
             raise ValueError(f"agents={list(asked.agents)!r}: {label!r} is there twice: give the file another name")
         chosen[label] = one
     return chosen
-
-
-def _blind(asked: Asked, load: LoadAgent, about: PolicyAbout | None, note: Callable[[str], None]) -> ChosenAgent | None:
-    """Return the blind agent; None if there is none, or the shipped one does not fit.
-
-    Raises:
-        ValueError: The file is not of a blind policy with the other one's settings, except for the camera.
-    """
-    file = asked.blind_file or _shipped(SHIPPED_BLIND)
-    if file is None:
-        return None
-    # A named agent brings no description to compare with, so the agent itself compares the environment.
-    agent, blind = load(file, asked.sample_seed, asked.allow_mismatch or about is not None)
-    lines = [] if about is None or asked.allow_mismatch else blind.differences(about)
-    problem = ""
-    if blind.kind != "blind":
-        problem = f"blind_file='{file}': it holds a policy of kind {blind.kind!r}; pass one of kind 'blind'"
-    elif lines:
-        problem = (
-            f"blind_file='{file}': it was trained with other environment settings than policy_file=: in the policy's "
-            f"{'; '.join(lines)}. Compare policies with the same settings, or pass allow_mismatch=True"
-        )
-    if not problem:
-        return ChosenAgent(agent, file, blind)
-    if asked.blind_file is not None:
-        raise ValueError(problem)
-    note(f"Without the shipped blind agent: {problem}")
-    return None
 
 
 def _shipped(name: str) -> Path | None:
@@ -408,12 +363,12 @@ def _without_images(keywords: Mapping[str, Any]) -> dict[str, Any]:
     return {**keywords, **changes}
 
 
-def _without_strangers(
-    beside: dict[str, ChosenAgent], env: BatchNavEnv, asked: Asked, note: Callable[[str], None]
+def _without_stranger(
+    beside: dict[str, ChosenAgent], env: BatchNavEnv, note: Callable[[str], None]
 ) -> dict[str, ChosenAgent]:
-    """Return the agents without the shipped blind one, if it was trained in another world than that of named agents."""
+    """Return the agents without the shipped blind one, if it was trained with other settings."""
     blind = beside.get(BLIND)
-    if blind is None or blind.about is None or asked.allow_mismatch or asked.blind_file is not None:
+    if blind is None or blind.about is None:
         return beside
     try:
         check_world(blind.about, env)

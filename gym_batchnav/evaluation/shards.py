@@ -14,7 +14,7 @@ from typing import Any, get_type_hints
 
 import numpy as np
 
-from gym_batchnav.evaluation.comparison import BLIND, Asked, Comparison, LoadAgent, make_comparison
+from gym_batchnav.evaluation.comparison import Asked, Comparison, LoadAgent, make_comparison
 from gym_batchnav.evaluation.evaluate import COLUMNS, EvaluatedEpisodes, in_order
 from gym_batchnav.evaluation.named_agents import is_in_module
 from gym_batchnav.evaluation.records import checked_value
@@ -23,10 +23,10 @@ from gym_batchnav.system.storage import sha256_of, write_atomically
 from gym_batchnav.system.wording import counted
 
 FILE = "shard.json"
-FORMAT = "gym-batchnav evaluation shard 2"
+FORMAT = "gym-batchnav evaluation shard 3"
 MAX_BYTES = 2**28
 # Results do not depend on these, or they follow from the others.
-_FREE_ARGUMENTS = ("policies", "blind_file", "agents", "num_envs", "renderer")
+_FREE_ARGUMENTS = ("policies", "agents", "num_envs", "renderer")
 _FREE_SETTINGS = ("num_envs",)
 _FREE_FACTS = ("seeds", "checksum")  # of the card
 _ELSEWHERE = ("renderer", "versions")  # facts that may differ where results are only drawn
@@ -37,12 +37,10 @@ Content = dict[str, Any]  # of a file
 
 def write_shard(comparison: Comparison, shard: Part, out: Path) -> Path:
     """Write the results of a comparison that ran a shard into a folder; return the file."""
-    blind = comparison.asked.blind_file
-    arguments = {**asdict(comparison.asked), "blind_file": None if blind is None else str(blind)}
     part: Content = {
         "format": FORMAT,
         "shard": str(shard),
-        "arguments": arguments,
+        "arguments": asdict(comparison.asked),
         "checksums": checksums_of(comparison),
         "card": comparison.protocol(),
         "results": {
@@ -64,7 +62,6 @@ def merged(
     load: LoadAgent,
     policies: Sequence[str] = (),
     agents: Sequence[str] = (),
-    blind_file: Path | None = None,
     renderer: str | None = None,
     note: Callable[[str], None] = lambda text: None,
 ) -> Comparison:
@@ -74,8 +71,7 @@ def merged(
         folders: The folders of the shards, in any order.
         load: Loads the agent of a policy file.
         policies: The policy, or all its runs in their order, if they are not where the shards read them.
-        agents: The agents beside it; needed only if there are some of modules, since importing them runs code.
-        blind_file: The blind policy, likewise.
+        agents: The agents to compare with, if files moved or some are in modules, since importing these runs code.
         renderer: Draws the pictures; by default the renderer that the shards were asked to use.
         note: Called with a message if an agent is left out.
 
@@ -87,11 +83,11 @@ def merged(
     parts = _parts_of(folders)
     # A shard without episodes has not seeded its batch, and the first one has an episode if there is any.
     first = next(part for part in parts.values() if Part.parse(part["shard"]).number == 1)
-    comparison = make_comparison(_asked(first["asked"], policies, agents, blind_file, renderer), load, note)
+    comparison = make_comparison(_asked(first["asked"], policies, agents, renderer), load, note)
     try:
         for name, found in checksums_of(comparison).items():
             if found != first["checksums"].get(name):
-                option = "blind_file" if name == BLIND else "policies"
+                option = "policies" if name in comparison.policies else "agents"
                 raise ValueError(
                     f"{option}=: it is not the file of the agent {name!r} that the shards ran: pass that file"
                 )
@@ -250,7 +246,6 @@ def _asked(
     stored: Asked,
     policies: Sequence[str],
     agents: Sequence[str],
-    blind_file: Path | None,
     renderer: str | None,
 ) -> Asked:
     """Return the arguments of a file, with policies at other places.
@@ -265,7 +260,6 @@ def _asked(
         stored,
         policies=tuple(policies) or stored.policies,
         agents=tuple(agents) or stored.agents,
-        blind_file=blind_file or stored.blind_file,
         renderer=renderer or stored.renderer,
     )
     for option, names, given in (("policies", asked.policies, policies), ("agents", asked.agents, agents)):

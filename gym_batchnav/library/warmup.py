@@ -31,7 +31,8 @@ from gym_batchnav.render.interleave import NUM_GOAL_VALUES, interleave
 from gym_batchnav.scene.load import load_scene
 from gym_batchnav.scene.scene import MASK
 from gym_batchnav.state import AgentState, Commands, StepOutcome, agent_state
-from gym_batchnav.system.compilation import Compiled, Workload, compile_ahead
+from gym_batchnav.system.compilation import Compiled, Workload, compile_ahead, count_kernels
+from gym_batchnav.system.progress import late_progress
 
 _SMALL_SCENE = "apartment_4"  # the shipped scene with the smallest navmesh
 _ROOM = np.array([[0, 0, 0], [4, 0, 0], [4, 0, 4], [0, 0, 4], [1, 0.6, 1], [2, 0.6, 1], [2, 0.6, 2]], np.float32)
@@ -39,18 +40,16 @@ _FLOOR = np.array([[0, 2, 1], [0, 3, 2], [4, 6, 5]], np.int32)
 _TRIANGLE_OBJ = "v 0 0 0\nv 1 0 0\nv 0 1 0\nvt 0 0\nvn 0 0 1\nf 1/1/1 2/1/1 3/1/1\n"
 
 
-def warm_up(processes: int | None = None, renderer: str = "auto") -> Compiled:
+def warm_up(renderer: str = "auto") -> Compiled:
     """Compile every kernel of the package, of the renderers that of one, so that no later program waits; idempotent.
 
     Args:
-        processes: Number of processes; one per processor, at most 8, by default.
         renderer: Name of the renderer; ``"auto"`` is the one that environments choose on this machine.
 
     Raises:
         ValueError: If the renderer is unknown.
     """
-    if renderer not in RENDERERS:
-        raise ValueError(f"renderer={renderer!r}: choose one of {', '.join(map(repr, RENDERERS))}")
+    _check_renderer(renderer)
     drawing = [_drawing(renderer, colors, bodies) for colors in (True, False) for bodies in (False, True)]
     if is_embree_installed():
         drawing += [_drawing("embree", colors, bodies, True) for colors in (True, False) for bodies in (False, True)]
@@ -61,13 +60,12 @@ def warm_up(processes: int | None = None, renderer: str = "auto") -> Compiled:
             *(*drawing, _PREPARING, _BUILDING, _QUERYING, _WALKING, _FOLLOWING, _STROLLING, _CROWDS),
             *(_DETOUR, _READING, _NOISE, _IMAGE_NOISE, _JOINING),
             *(work for work in moving if work is not None),
-            Workload("maps of what agents see", "gym_batchnav.mapping.sensors:map_small_image"),
-        ],
-        processes,
+            _MAPPING,
+        ]
     )
 
 
-def warm_up_batch(
+def batch_workloads(
     renderer: str,
     sensors: Sequence[str],
     pictures: bool = False,
@@ -79,8 +77,8 @@ def warm_up_batch(
     detour: bool = False,
     noise: bool = False,
     moving: Workload | None = None,
-) -> None:
-    """Compile the kernels of a batch of agents in scenes with navmeshes.
+) -> list[Workload]:
+    """Return the workloads of a batch of agents in scenes with navmeshes.
 
     Args:
         renderer: Name of the renderer.
@@ -106,13 +104,43 @@ def warm_up_batch(
     workloads.append(_WALKING if moving is None else moving)
     optional = {_DETOUR: detour, _IMAGE_NOISE: noise, _FOLLOWING: follows, _QUERYING: samples}
     optional.update(dict.fromkeys((_CROWDS, _STROLLING), bodies))
-    compile_ahead([*workloads, *(work for work, needed in optional.items() if needed)])
+    return [*workloads, *(work for work, needed in optional.items() if needed)]
 
 
-def warm_up_building(measures: bool = False, draws_with: str | None = None) -> None:
-    """Compile the navmesh builder, and optionally distances on navmeshes and a renderer."""
+def building_workloads(measures: bool = False, draws_with: str | None = None) -> list[Workload]:
+    """Return the workloads of the navmesh builder, and optionally of distances on navmeshes and a renderer."""
     drawing = [] if draws_with is None else [_drawing(draws_with, True)]
-    compile_ahead([*drawing, _BUILDING, *([_PREPARING, _QUERYING] if measures else [])])
+    return [*drawing, _BUILDING, *([_PREPARING, _QUERYING] if measures else [])]
+
+
+def kernels_of_commands(renderer: str = "auto") -> dict[str, dict[str, int]]:
+    """Return, by command, how many kernels it needs for each purpose; one that serves several counts for the first.
+
+    Args:
+        renderer: Name of the renderer; see ``warm_up``.
+
+    Raises:
+        ValueError: If the renderer is unknown.
+        CallFailed: If a kernel cannot be compiled.
+    """
+    _check_renderer(renderer)
+    own = batch_workloads(renderer, ("depth",), follows=True, samples=True)
+    commands = {
+        "demo, bench": batch_workloads(renderer, ("depth",), pictures=True, prepares=False, follows=True),
+        "demo --scenes FILE": [*batch_workloads(renderer, ("depth",), True, follows=True, samples=True), _BUILDING],
+        "view": batch_workloads(renderer, (), pictures=True, prepares=False, follows=True),
+        "train, evaluate": [*own, _BUILDING, _MAPPING],
+        "collect run": batch_workloads(renderer, ("rgb", "depth"), prepares=False, follows=True),
+        "scene info": building_workloads(),
+        "scene info --out": building_workloads(measures=True, draws_with=renderer),
+        "scene prepare, scene generate, episodes": building_workloads(measures=True),
+    }
+    with late_progress("Counting kernels", len(commands)) as done:
+        found = {}
+        for command, workloads in commands.items():
+            found[command] = count_kernels(workloads)
+            done()
+    return found
 
 
 def draw_small_scene(
@@ -260,7 +288,13 @@ _CROWDS = Workload("bodies that meet", "gym_batchnav.worlds.crowd:separate_nobod
 _DETOUR = Workload("Detour's distances", measure_like_detour_nowhere)
 _NOISE = Workload("noise of motors", draw_noise)
 _IMAGE_NOISE = Workload("noise of images", add_image_noise)
+_MAPPING = Workload("maps of what agents see", "gym_batchnav.mapping.sensors:map_small_image")
 _JOINING = Workload("images of several channels", join_small_images)
+
+
+def _check_renderer(renderer: str) -> None:
+    if renderer not in RENDERERS:
+        raise ValueError(f"renderer={renderer!r}: choose one of {', '.join(map(repr, RENDERERS))}")
 
 
 def _drawing(renderer: str, colors: bool, bodies: bool = False, lens: bool = False) -> Workload:

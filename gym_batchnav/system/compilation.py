@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from typing import Any
 import llvmlite.binding as llvm
 import numba
 from numba.core import event
+from numba.core.dispatcher import Dispatcher
 
 from gym_batchnav.system.child import CallFailed, Child, ChildLost, name_of, share_work
 from gym_batchnav.system.code import PACKAGE
@@ -98,6 +100,49 @@ def compile_ahead(workloads: Sequence[Workload], processes: int | None = None) -
     if failures:
         warnings.warn(f"{NOT_AHEAD}: {'; '.join(failures)[:2000]}", stacklevel=3)
     return Compiled(len(todo) - len(failures), time.perf_counter() - started, directory, tuple(failures))
+
+
+def count_kernels(workloads: Sequence[Workload]) -> dict[str, int]:
+    """Return how many kernels each workload needs, by title; one that several need counts for the first of them.
+
+    The workloads run in another process, which reads kernels from the cache if ``compile_ahead`` has stored them.
+
+    Raises:
+        CallFailed: A workload failed.
+        ChildLost: The process died or could not be started.
+    """
+    child = Child("the process that counts kernels", _environment(), quiet=True)
+    try:
+        counts: dict[str, int] = {}
+        for work in workloads:
+            counts[work.title] = child.call(new_kernels, name_of(work.function), work.arguments)
+        return counts
+    finally:
+        child.close()
+
+
+def new_kernels(function: str, arguments: Sequence[Any]) -> int:
+    """Run a workload, and return how many more kernels this process has loaded or compiled than before."""
+    before = _loaded_kernels()
+    module, _, name = function.partition(":")
+    getattr(import_module(module), name)(*arguments)
+    return len(_loaded_kernels() - before)
+
+
+def _loaded_kernels() -> set[Any]:
+    """Return this package's kernels that have been called, and those that these call, without inlined ones."""
+    package = __name__.partition(".")[0]
+    modules = [module for name, module in sys.modules.items() if name.partition(".")[0] == package]
+    values = [value for module in modules for value in vars(module).values()]
+    found = {one for one in values if isinstance(one, Dispatcher) and one.signatures}
+    waiting = list(found)
+    while waiting:
+        function = waiting.pop().py_func
+        named = map(function.__globals__.get, function.__code__.co_names)
+        called = {one for one in named if isinstance(one, Dispatcher)} - found
+        waiting += called
+        found |= called
+    return {one for one in found if one.targetoptions.get("inline") != "always"}
 
 
 def cache_directory() -> Path:

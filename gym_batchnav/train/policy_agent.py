@@ -109,9 +109,7 @@ class PolicyAgent:
         return actions
 
 
-def load_agent(
-    path: Path, sample_seed: int | None = None, allow_mismatch: bool = False
-) -> tuple[PolicyAgent, PolicyAbout]:
+def load_agent(path: Path, sample_seed: int | None = None) -> tuple[PolicyAgent, PolicyAbout]:
     """Load the agent of a policy file, see PolicyAgent, and the file's description.
 
     Raises:
@@ -119,4 +117,4 @@ def load_agent(
         FileNotFoundError: The file does not exist.
     """
     policy, about = load_policy(path)
-    return PolicyAgent(policy, sample_seed, about=about, allow_mismatch=allow_mismatch), about
+    return PolicyAgent(policy, sample_seed, about=about), about

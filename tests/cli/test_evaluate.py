@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("safetensors", reason="safetensors is not installed")
 
 from gym_batchnav.cli import app  # noqa: E402
-from gym_batchnav.cli import evaluate as commands  # noqa: E402
+from gym_batchnav.cli.evaluate import evaluate as evaluate_command  # noqa: E402
 from gym_batchnav.cli.evaluate_tables import print_tables, stop_hint, tables  # noqa: E402
 from gym_batchnav.evaluation import failures  # noqa: E402
 from gym_batchnav.evaluation.comparison import SHIPPED_BLIND, SHIPPED_POLICY, Asked, _beside, make_comparison  # noqa: E402
@@ -31,14 +31,22 @@ from gym_batchnav.train.policy import make_policy  # noqa: E402
 from gym_batchnav.train.policy_agent import load_agent  # noqa: E402
 from gym_batchnav.train.policy_file import load_policy, save_policy  # noqa: E402
 
-AGENTS = ["policy", "blind", "random", "follower"]
+AGENTS = ["policy", "blind.safetensors", "random", "follower"]
 SCENES = ["apartment_0", "apartment_1"]
 EPISODES = 6
 PNG_AND_GIF = ("failures.png", "trajectories.png", "clip.gif")
 
 
 def evaluate(**options):
-    commands.evaluate(SimpleNamespace(invoked_subcommand=None), **options)
+    evaluate_command(SimpleNamespace(command=SimpleNamespace(params=[])), **options)
+
+
+def merge(out, folders, **options):
+    evaluate(shards=folders, out=out, **options)
+
+
+def agents(files):
+    return f"{files['blind']},random,follower"
 
 
 def write_policy(path: Path, kind: str, **changes) -> Path:
@@ -62,7 +70,7 @@ def reported(files, tmp_path_factory):
     out = tmp_path_factory.mktemp("evaluation") / "deep" / "report"
     evaluate(
         policy=[str(files["small"])],
-        blind=files["blind"],
+        agents=agents(files),
         scenes=SCENES,
         episodes=EPISODES,
         num_envs=5,
@@ -105,7 +113,7 @@ def shards(files, tmp_path_factory):
     for number in range(1, 5):
         folders.append(tmp_path_factory.mktemp("shards") / str(number))
         evaluate(
-            policy=[str(files["small"])], blind=files["blind"], scenes=SCENES, episodes=EPISODES,
+            policy=[str(files["small"])], agents=agents(files), scenes=SCENES, episodes=EPISODES,
             num_envs=5 if number == 1 else number, out=folders[-1], sample=True, shard=f"{number}/4",
         )  # fmt: skip
         assert [path.name for path in folders[-1].iterdir()] == ["shard.json"]
@@ -114,7 +122,7 @@ def shards(files, tmp_path_factory):
 
 def test_merged_shards_are_a_single_run_to_the_bit(reported, shards, tmp_path, capsys):
     rearranged = [*shards[2:], *shards[:2]]
-    commands.merge(tmp_path / "joint", rearranged)
+    merge(tmp_path / "joint", rearranged)
     said = capsys.readouterr().out
     assert f"small.safetensors: {EPISODES} episodes in 2 scenes" in said
     assert {path.name for path in (tmp_path / "joint").iterdir()} == {path.name for path in reported.iterdir()}
@@ -134,7 +142,7 @@ def edited(folder, tmp_path, edit):
 def test_shards_that_are_no_whole_are_refused(files, shards, tmp_path):
     def refused(match, folders, **options):
         with pytest.raises((ValueError, OSError), match=match):
-            commands.merge(tmp_path / "out", folders, **options)
+            merge(tmp_path / "out", folders, **options)
         assert not (tmp_path / "out").exists()
 
     def refused_if(match, edit):
@@ -148,13 +156,13 @@ def test_shards_that_are_no_whole_are_refused(files, shards, tmp_path):
     refused_if("the file of the agent 'policy' is", lambda part: part["checksums"].update(policy="0"))
     refused_if("settings.sliding is true and false", lambda part: part["card"]["settings"].update(sliding=False))
     refused_if("versions is ", lambda part: part["card"]["versions"].update(numpy="0.1"))
-    refused_if("1 episode of the agent 'blind' are missing", drop_an_episode)
+    refused_if("1 episode of the agent 'random' are missing", drop_an_episode)
     refused_if("has run twice", lambda part: part["results"]["random"].update(episode_index=[0]))
     refused_if("different lengths", lambda part: part["results"]["random"]["spl"].append(0.5))
     refused_if("numbers of one type", lambda part: part["results"]["random"].update(spl=["0.5"]))
     refused_if("beyond 64 bits", lambda part: part["results"]["random"].update(num_steps=[10**30]))
     refused_if("with other columns", lambda part: part["results"]["random"].pop("spl"))
-    refused_if("is not 'gym-batchnav evaluation shard 2'", lambda part: part.update(format="another"))
+    refused_if("is not 'gym-batchnav evaluation shard 3'", lambda part: part.update(format="another"))
     refused_if("its argument scenes=3: expected tuple", lambda part: part["arguments"].update(scenes=3))
     refused("not the file of the agent 'policy' that the shards ran", shards, policy=[str(other_policy(tmp_path))])
     (tmp_path / "edited" / "shard.json").write_text("[" * 10**5)
@@ -163,7 +171,8 @@ def test_shards_that_are_no_whole_are_refused(files, shards, tmp_path):
 
 
 def drop_an_episode(part):
-    part["results"]["blind"] = {name: values[1:] for name, values in part["results"]["blind"].items()}
+    results = part["results"]
+    results["random"] = {name: values[1:] for name, values in results["random"].items()}
 
 
 def other_policy(tmp_path):
@@ -178,7 +187,7 @@ def test_a_shard_needs_a_folder(files):
 
 
 def test_json_is_the_last_line_and_the_table_is_for_people(files, capsys):
-    keywords = {"policy": [str(files["small"])], "blind": files["blind"], "scenes": ["apartment_1"], "episodes": 2}
+    keywords = {"policy": [str(files["small"])], "agents": agents(files), "scenes": ["apartment_1"], "episodes": 2}
     evaluate(**keywords, num_envs=2, as_json=True)
     captured = capsys.readouterr()
     (line,) = captured.out.splitlines()
@@ -206,9 +215,8 @@ def test_what_cannot_be_evaluated_is_refused(files, tmp_path, monkeypatch):
     refused(r"episodes=7: all 2 scenes have the same weight, .* multiple of 2: pass 6 or 8", episodes=7)
     refused("multiple of 2: pass 2$", episodes=1)
     refused("202 episodes|101 episodes of scene 'apartment_0', which has only 100", episodes=202, num_envs=1)
-    refused("kind 'small'; pass one of kind 'blind'", blind=files["small"])
     other = write_policy(tmp_path / "far.safetensors", "blind", forward_step=0.5)
-    refused("forward_step is 0.25, the policy was trained with 0.5.*allow_mismatch=True", blind=other)
+    refused("'far.safetensors' cannot act .*forward_step is 0.25, the policy was trained with 0.5", agents=str(other))
     refused("missing.safetensors", policy=[str(tmp_path / "missing.safetensors")])
     damaged = tmp_path / "damaged.safetensors"
     damaged.write_bytes(files["small"].read_bytes()[:-9])
@@ -226,7 +234,11 @@ def test_the_shipped_policies_are_taken_by_default(files, tmp_path, monkeypatch)
     room = "procedural:3?area=28&triangles=8000"
     comparison = make_comparison(Asked(scenes=(room,), num_envs=4), load_agent)
     try:
-        assert comparison.asked.policies == (str(tmp_path / SHIPPED_POLICY),) and list(comparison.agents) == AGENTS
+        assert comparison.asked.policies == (str(tmp_path / SHIPPED_POLICY),) and list(comparison.agents) == [
+            "policy",
+            "blind",
+            *AGENTS[2:],
+        ]
         assert comparison.env.num_episodes == comparison.episodes_per_scene == 25
     finally:
         comparison.close()
@@ -278,7 +290,7 @@ def test_several_seeds_are_runs_of_one_agent(seeds, tmp_path, capsys, without_pi
     )
     for number in (1, 2):
         evaluate(**keywords, num_envs=4 - number, out=tmp_path / str(number), shard=f"{number}/2")
-    commands.merge(tmp_path / "joint", [tmp_path / "1", tmp_path / "2"])
+    merge(tmp_path / "joint", [tmp_path / "1", tmp_path / "2"])
     for file in (tmp_path / "whole").iterdir():
         assert (tmp_path / "joint" / file.name).read_bytes() == file.read_bytes(), file.name
 
@@ -298,8 +310,8 @@ def test_anybodys_agent_is_evaluated_by_name(files, tmp_path, monkeypatch, witho
     assert found["improvement"]["random"]["improvement"] == 0.5  # neither ever succeeds
     evaluate(**options, agents="random", out=tmp_path / "part", shard="1/1")
     with pytest.raises(ValueError, match="policies=: the shards ran 'agents_that_stop:stop', which is code"):
-        commands.merge(tmp_path / "joint", [tmp_path / "part"])
-    commands.merge(tmp_path / "joint", [tmp_path / "part"], policy=[name])
+        merge(tmp_path / "joint", [tmp_path / "part"])
+    merge(tmp_path / "joint", [tmp_path / "part"], policy=[name])
     assert (tmp_path / "joint" / "scores.json").read_bytes() == (tmp_path / "report" / "scores.json").read_bytes()
 
 
@@ -319,10 +331,10 @@ def test_the_mapper_acts_beside_a_policy(files, tmp_path, without_pictures):
 def test_agents_beside_may_have_files_that_are_called_policy_something(files, tmp_path):
     file = tmp_path / "policy_best.safetensors"
     file.write_bytes(files["small"].read_bytes())
-    assert list(_beside(Asked(agents=(str(file),)), load_agent, None, print)) == [file.name]
+    assert list(_beside(Asked(agents=(str(file),)), load_agent)) == [file.name]
     file = file.rename(tmp_path / "policy_2")
     with pytest.raises(ValueError, match="'policy_2' is there twice: give the file another name"):
-        _beside(Asked(agents=(str(file),)), load_agent, None, print)
+        _beside(Asked(agents=(str(file),)), load_agent)
 
 
 def test_agents_that_do_not_fit_are_refused(files, seeds, tmp_path):
@@ -331,7 +343,6 @@ def test_agents_that_do_not_fit_are_refused(files, seeds, tmp_path):
         (r"'.*far.safetensors' was trained with other .* forward_step is 0.25", {"policy": [seeds[0], other]}),
         ("policy files alone or named agents alone", {"policy": [seeds[0], "random"]}),
         ("agents.*'random' is there twice", {"agents": "random,random"}),
-        ("also name 'blind' in agents=", {"agents": "random", "blind": files["blind"]}),
         ("protocol='pointnav-2021': a policy file has the settings", {"protocol": "pointnav-2021"}),
         ("'blnd': there is no such file", {"agents": "blnd"}),
     ):
@@ -381,10 +392,9 @@ def test_no_figure_is_cut_off_where_the_table_is_wider_than_the_terminal(termina
         assert "time-out" in shown and shown.count(names[1]) == 3
 
 
-@pytest.mark.parametrize("option", ["--out", "--num-envs"])
-def test_options_before_a_subcommand_are_refused(option):
-    done = CliRunner().invoke(app, ["evaluate", option, "3", "merge", "report", "shards/1"])
-    assert isinstance(done.exception, ValueError) and f"{option} before 'merge' has no effect" in str(done.exception)
+def test_options_that_have_no_effect_on_shards_are_refused():
+    done = CliRunner().invoke(app, ["evaluate", "shards/1", "--num-envs", "3", "--out", "report"])
+    assert "--num-envs has no effect when shards are joined" in str(done.exception)
 
 
 def test_json_has_no_nan():
@@ -410,5 +420,5 @@ def test_without_the_extra_for_figures_nothing_is_computed(command, tmp_path, mo
         monkeypatch.setattr(f"gym_batchnav.evaluation.{name}", lambda *given: pytest.fail("loads scenes"))
     out = tmp_path / "report"
     with pytest.raises(MissingExtraError, match=r'pip install "gym-batchnav\[viz\]"'):
-        evaluate(out=out) if command == "evaluate" else commands.merge(out, [tmp_path])
+        evaluate(out=out) if command == "evaluate" else merge(out, [tmp_path])
     assert not out.exists()

@@ -12,7 +12,7 @@ from gym_batchnav.homes import generate_apartment, undamaged_scene
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.scene.load import load_scene
 
-SMALL = ("--triangles", "5000", "--area", "25", "--num-episodes", "1")
+SMALL = ("--triangles", "5000", "--area", "25")
 
 
 def run(*arguments) -> str:
@@ -28,7 +28,7 @@ def test_a_range_writes_a_home_for_each_seed_and_tells_of_it(tmp_path):
     assert sorted(path.name for path in out.iterdir()) == [
         f"apartment_{seed}.{ending}" for seed in (1, 2) for ending in ("glb", "json.gz", "navmesh")
     ]
-    assert lines[-1] == f"2 homes in '{out}', 1 episode each"
+    assert lines[-1] == f"2 homes in '{out}', 100 episodes each"
     for seed, line in zip((1, 2), lines, strict=False):
         home = generate_apartment(seed, area=25, triangles=5_000)
         navmesh = NavMesh.load(out / f"apartment_{seed}.navmesh")
@@ -38,16 +38,16 @@ def test_a_range_writes_a_home_for_each_seed_and_tells_of_it(tmp_path):
         assert figures == pytest.approx(expected, abs=0.051), line
         assert line.startswith(f"apartment_{seed}: ") and "3 rooms" in line
         assert len(load_scene(out / f"apartment_{seed}.glb").triangles) == len(home.triangles)
-        assert len(read_episodes(out / f"apartment_{seed}.json.gz")[f"apartment_{seed}"]) == 1
+        assert len(read_episodes(out / f"apartment_{seed}.json.gz")[f"apartment_{seed}"]) == 100
 
 
 def test_one_home_is_lines_of_in_the_singular(tmp_path):
-    lines = run("3", "--out", tmp_path, "--name", "home_{index}", *SMALL)
-    assert "home_0: " in lines and "1 home in" in lines and "1 episode each" in lines
+    lines = run("3", "--out", tmp_path, *SMALL)
+    assert "apartment_3: " in lines and "1 home in" in lines and "100 episodes each" in lines
 
 
 def test_a_damaged_building_keeps_the_navmesh_of_the_whole_one(tmp_path):
-    options = ("--out", tmp_path, "--kind", "shop", "--area", 80, "--triangles", 5_000, "--num-episodes", 1)
+    options = ("--out", tmp_path, "--kind", "shop", "--area", 80, "--triangles", 5_000)
     run("1", *options, "--damage", 0.8)
     navmesh = NavMesh.load(tmp_path / "shop_1.navmesh")
     whole = undamaged_scene(1, kind="shop", area=80, triangles=5_000, damage=0.8)
@@ -67,8 +67,6 @@ def test_seeds_are_numbers_and_ranges_each_taken_once():
         (["seven"], "'seven': pass a whole number"),
         (["1-"], "'1-': pass a whole number"),
         (["0-100000"], "more than 100,000 homes"),
-        (["1", "--name", "home_{sede}"], "only fields are {index} and {seed}"),
-        (["1-2", "--name", "home"], "several homes would get the same name"),
         (["1", "--area", "7"], "25 to 400"),
     ],
 )

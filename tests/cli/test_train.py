@@ -80,10 +80,18 @@ def test_flags_come_on_top_of_assignments_and_these_on_top_of_the_file(tmp_path,
     arguments = ["train", "--config", str(tmp_path / "run.toml"), "--set", "ppo.clip=0.1", "--set", "seed=2"]
     done = CliRunner().invoke(
         app,
-        [*arguments, "--num-envs", "8", "--logger", "jsonl", "--init", "a.safetensors", "--out", str(tmp_path / "out")],
+        [*arguments, "--frames", "8", "--logger", "jsonl", "--init", "a.safetensors", "--out", str(tmp_path / "out")],
     )
     assert str(done.exception) == "time_limit=seen"
-    expected = {"seed": 2, "num_envs": 8, "threads": 1, "time_limit": "2m", "ppo.gamma": 0.9, "ppo.clip": 0.1}
+    expected = {
+        "seed": 2,
+        "frames": 8,
+        "num_envs": 32,
+        "threads": 1,
+        "time_limit": "2m",
+        "ppo.gamma": 0.9,
+        "ppo.clip": 0.1,
+    }
     expected |= {"init": "a.safetensors", "loggers": ["jsonl"]}
     assert seen == expected
 
@@ -112,7 +120,18 @@ def test_a_run_is_interrupted_and_resumed(tmp_path):
     need_torch()
     save_glb(box_room(width=5, depth=4), tmp_path / "room.glb")
     out = tmp_path / "run"
-    few = ("--scenes", tmp_path / "room.glb", "--num-envs", 8, "--policy", "blind", "--threads", 1, "--out", out)
+    few = (
+        "--scenes",
+        tmp_path / "room.glb",
+        "--set",
+        "num_envs=8",
+        "--policy",
+        "blind",
+        "--set",
+        "threads=1",
+        "--out",
+        out,
+    )
     child = subprocess.Popen(command(*few), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     limit = time.monotonic() + 250
     try:

@@ -102,7 +102,7 @@ def test_a_command_gives_the_files_of_one_process_although_a_node_is_killed(clus
     save_glb(box_room("hall", width=9.0), tmp_path / "hall.glb")
     words = [*command.split(), "--scenes", str(tmp_path / "hall.glb"), "--num-envs", "2"]
     if command == "collect run":
-        words += ["--episodes-per-scene", "36", "--episodes-per-shard", "2", "--size", "8", "--to", "webdataset"]
+        words += ["--episodes-per-scene", "100", "--size", "8", "--to", "webdataset"]
     else:
         pytest.importorskip("torch", reason="torch is not installed")
         words += ["--policy", "mapper", "--agents", "random,follower", "--episodes", "60"]

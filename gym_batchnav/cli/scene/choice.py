@@ -1,4 +1,4 @@
-"""Options of commands about scenes: how files are read, and the size of the agent that walks there."""
+"""Options of commands about scenes: how files are read, and the size of the agent."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
+
+from gym_batchnav.cli.flags import listed
 
 if TYPE_CHECKING:
     from gym_batchnav.library.cache import DiskCache
@@ -23,42 +25,40 @@ FrameScale = Annotated[
     typer.Option("--scale", help="Metres per unit of the file, if the guess is wrong: 0.01 for centimetres."),
 ]
 
-TextureSize = Annotated[
-    str, typer.Option(help="Longest side of textures in pixels; auto fits those of a scene into 256 MiB.")
+AgentSize = Annotated[
+    str | None,
+    typer.Option(
+        "--agent",
+        help="Sizes and abilities of the agent that differ from radius=0.1,height=1.5,climb=0.2,slope=45: metres, the "
+        "highest step and the steepest slope in degrees.",
+    ),
 ]
-MaxTriangles = Annotated[
-    int | None, typer.Option(help="Simplify files with more triangles (extra formats); navmeshes are built before.")
-]
+_SETTINGS = {
+    "radius": "agent_radius", "height": "agent_height", "climb": "agent_max_climb", "slope": "agent_max_slope_deg",
+}  # fmt: skip
 
-Radius = Annotated[float | None, typer.Option(help="Agent radius in metres (default: 0.1).", min=0)]
-Height = Annotated[float | None, typer.Option(help="Agent height in metres (default: 1.5).", min=0)]
-Climb = Annotated[float | None, typer.Option(help="Highest step in metres (default: 0.2).", min=0)]
-Slope = Annotated[float | None, typer.Option(help="Steepest slope in degrees (default: 45).", min=0, max=90)]
-
-# Rotations that bring up to y.
+# Rotations that turn up to y.
 _UP = {"y": np.eye(3), "z": np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, -1.0, 0.0]])}
 
 
-def load_options(texture_size: str, max_triangles: int | None) -> dict[str, Any]:
-    """Return the keywords of ``load_scene`` for the flags of a command."""
-    size = int(texture_size) if texture_size.isdecimal() else texture_size
-    return {"texture_size": size, "max_triangles": max_triangles}
+def agent_settings(text: str | None) -> NavMeshSettings | None:
+    """Return the navmesh settings of an option such as ``"radius=0.2,climb=0.3"``; None for None.
 
-
-def agent_settings(
-    radius: float | None, height: float | None, climb: float | None, slope: float | None
-) -> NavMeshSettings | None:
-    """Return the navmesh settings for the flags of a command; None if none of them was given."""
+    Raises:
+        ValueError: The text has another form, or a value is invalid.
+    """
+    if text is None:
+        return None
     from gym_batchnav.navmesh.mesh import NavMeshSettings
 
-    given: dict[str, Any] = {
-        "agent_radius": radius,
-        "agent_height": height,
-        "agent_max_climb": climb,
-        "agent_max_slope_deg": slope,
-    }
-    agent = {name: value for name, value in given.items() if value is not None}
-    return NavMeshSettings(**agent) if agent else None
+    try:
+        given = dict(part.split("=") for part in listed(text))
+        settings: dict[str, Any] = {_SETTINGS[name.strip()]: float(value) for name, value in given.items()}
+        return NavMeshSettings(**settings)
+    except KeyError as error:
+        raise ValueError(f"agent={text!r}: {error} is none of {', '.join(_SETTINGS)}") from error
+    except ValueError as error:
+        raise ValueError(f"agent={text!r}: {error}; write radius=0.2,height=1.5,climb=0.2,slope=45, or some") from error
 
 
 def with_frame(source: SceneSource, cache: DiskCache, up: str | None, scale: float | None) -> SceneSource:
@@ -89,7 +89,7 @@ def stage_config_hint(scene: Scene) -> str:
     rotation = _UP[up] if config is None else config.rotation
     kept = json.dumps(frame_attributes(rotation, np.broadcast_to(np.asarray(scene.metadata["scale"]), 3)))
     file = f"'{path.stem}.stage_config.json'"
-    return f"to make environments read the file in the same way, put this into {file} beside it: {kept}"
+    return f"to make environments read the file in the same way, put this into {file} next to it: {kept}"
 
 
 def frame_attributes(rotation: np.ndarray, factors: np.ndarray) -> dict[str, Any]:

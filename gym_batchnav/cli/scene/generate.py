@@ -15,15 +15,12 @@ if TYPE_CHECKING:
     from gym_batchnav.scene.scene import Scene
 
 _MAX_HOMES = 100_000  # per call
+_NUM_EPISODES = 100  # in the file of each home
 
 
 def generate(
     seeds: Annotated[list[str], typer.Argument(help="Seeds, or ranges such as 0-9; one home per seed.")],
     out: Annotated[Path, typer.Option(help="Folder for the files; created if missing.")] = Path(),
-    name: Annotated[
-        str | None,
-        typer.Option(help="Name of the files without suffix; {index} and {seed} are filled in. [apartment_{seed}]"),
-    ] = None,
     kind: Annotated[str, typer.Option(help="home, office, shop, hall, or mixed: one of these by the seed.")] = "home",
     damage: Annotated[
         float, typer.Option(help="Missing and uneven parts, as in scans and games.", min=0.0, max=1.0)
@@ -37,10 +34,6 @@ def generate(
     storeys: Annotated[
         int | None, typer.Option(help="Number of storeys: 1, or 2 from 120 square metres on; random by default.")
     ] = None,
-    closed_doors: Annotated[
-        int | None, typer.Option(help="Number of rooms behind closed doors; random by default.", min=0)
-    ] = None,
-    num_episodes: Annotated[int, typer.Option(help="Number of PointNav episodes to sample per home.", min=1)] = 100,
 ) -> None:
     """Generate furnished homes or other buildings: for each seed a .glb, its .navmesh, and its episodes as .json.gz.
 
@@ -51,41 +44,35 @@ def generate(
     from gym_batchnav.episodes.habitat import write_episodes
     from gym_batchnav.episodes.samplers import PointEpisodes
     from gym_batchnav.homes import generate_scene
-    from gym_batchnav.library.warmup import warm_up_building
+    from gym_batchnav.library.warmup import building_workloads
     from gym_batchnav.navmesh.mesh import NavMesh
     from gym_batchnav.scene.save import save_glb
+    from gym_batchnav.system.compilation import compile_ahead
     from gym_batchnav.system.progress import late_progress
     from gym_batchnav.system.storage import make_folder
     from gym_batchnav.system.wording import counted
 
     numbers = _numbers(seeds)
     prefix = "apartment" if kind == "home" else "scene" if kind == "mixed" else kind
-    stems = _stems(f"{prefix}_{{seed}}" if name is None else name, numbers)
     make_folder(out)
     console = Console(soft_wrap=True)
-    warm_up_building(measures=True)
+    compile_ahead(building_workloads(measures=True))
     with late_progress("Generating homes", len(numbers)) as done:
-        for stem, seed in zip(stems, numbers, strict=True):
+        for seed in numbers:
+            stem = f"{prefix}_{seed}"
             home = generate_scene(
-                seed,
-                kind=kind,
-                area=area,
-                storeys=storeys,
-                closed_doors=closed_doors,
-                triangles=triangles,
-                damage=damage,
-                name=stem,
+                seed, kind=kind, area=area, storeys=storeys, triangles=triangles, damage=damage, name=stem
             )
             save_glb(home, out / f"{stem}.glb")
             whole = home if home.unsimplified is None else home.unsimplified()
             navmesh = NavMesh.build(whole.vertices, whole.triangles)
             navmesh.save(out / f"{stem}.navmesh")
-            episodes = PointEpisodes().sample(home, navmesh, num_episodes, np.random.default_rng(seed))
+            episodes = PointEpisodes().sample(home, navmesh, _NUM_EPISODES, np.random.default_rng(seed))
             write_episodes({f"{stem}.glb": episodes}, out / f"{stem}.json.gz")
             console.print(f"{stem}: {_summary(home, navmesh)}", highlight=False, markup=False, soft_wrap=True)
             done()
     console.print(
-        f"{counted(len(numbers), 'home')} in '{out}', {counted(num_episodes, 'episode')} each",
+        f"{counted(len(numbers), 'home')} in '{out}', {counted(_NUM_EPISODES, 'episode')} each",
         highlight=False,
         markup=False,
         soft_wrap=True,
@@ -111,21 +98,6 @@ def _numbers(seeds: Sequence[str]) -> list[int]:
             raise ValueError(f"seeds {part!r}: more than {_MAX_HOMES:,} homes in one call; pass fewer seeds")
         numbers |= dict.fromkeys(range(first, last + 1))
     return list(numbers)
-
-
-def _stems(name: str, seeds: Sequence[int]) -> list[str]:
-    """Return the file names without suffixes.
-
-    Raises:
-        ValueError: ``name`` has fields other than {index} and {seed}, or the names are not unique.
-    """
-    try:
-        stems = [name.format(index=index, seed=seed) for index, seed in enumerate(seeds)]
-    except (LookupError, ValueError, AttributeError) as error:
-        raise ValueError(f"--name {name!r}: the only fields are {{index}} and {{seed}}") from error
-    if len(set(stems)) < len(stems):
-        raise ValueError(f"--name {name!r}: several homes would get the same name; add {{seed}} or {{index}}")
-    return stems
 
 
 def _summary(home: Scene, navmesh: NavMesh) -> str:

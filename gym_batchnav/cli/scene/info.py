@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 import warnings
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,18 +13,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from gym_batchnav.cli.flags import listed
 from gym_batchnav.cli.scene.choice import (
-    Climb,
+    AgentSize,
     FrameScale,
     FrameUp,
-    Height,
-    MaxTriangles,
-    Radius,
-    Slope,
-    TextureSize,
     agent_settings,
-    load_options,
     stage_config_hint,
     with_frame,
 )
@@ -45,22 +37,12 @@ def info(
     scenes: Annotated[
         list[str], typer.Argument(help="Files, folders, patterns or names, as for scenes=; also .navmesh files.")
     ],
-    walkable: Annotated[bool, typer.Option(help="Also build the navmesh, which may take a while.")] = True,
     out: Annotated[
         Path | None, typer.Option(help="Folder for pictures and navmeshes; created if missing (default: none).")
     ] = None,
-    radius: Radius = None,
-    height: Height = None,
-    climb: Climb = None,
-    slope: Slope = None,
+    agent: AgentSize = None,
     up: FrameUp = None,
     scale: FrameScale = None,
-    texture_size: TextureSize = "auto",
-    max_triangles: MaxTriangles = None,
-    resident: Annotated[int, typer.Option(help="Number of resident scenes whose memory is reported.", min=1)] = 1,
-    categories: Annotated[
-        str | None, typer.Option(help="Warn about those of these categories that a scene lacks: chair,bed,tv.")
-    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON per scene.")] = False,
 ) -> None:
     """Describe scenes: counts, size, textures, memory, guessed units, parts left out, and the walkable area.
@@ -68,13 +50,11 @@ def info(
     With --out, each scene is drawn to NAME_view.png: a map of each storey, with the walkable area in green, and eight
     numbered views from inside it. The figure of a person in one of the views is 1.7 m tall; if it looks too large or
     too small, correct the scene with --scale. A scene without a walkable area is drawn from outside. The navmesh is
-    drawn to NAME_navmesh.png and written to NAME.navmesh, which Habitat and environments read where it lies beside the
+    drawn to NAME_navmesh.png and written to NAME.navmesh, which Habitat and environments read if it lies next to the
     scene's file.
 
-    "resident" is the memory that --resident such scenes take in a run. For a large glTF file it is estimated and told
-    before anything is decoded.
-
-    Categories are recognised under their other names too: a couch is a sofa.
+    "resident" is the memory that the scene takes in a run. For a large glTF file it is estimated and printed before
+    anything is decoded.
 
     The exit status is 1 if a scene cannot be read. One without a walkable area, such as a single piece of furniture, is
     described all the same.
@@ -87,13 +67,12 @@ def info(
     from gym_batchnav.system.storage import make_folder
 
     cache = DiskCache()
-    settings = agent_settings(radius, height, climb, slope)
+    settings = agent_settings(agent)
     console = Console(soft_wrap=not sys.stdout.isatty())
     refused = 0
-    names = listed(categories or "")
     files = [Path(one).expanduser() for one in scenes if one.lower().endswith(".navmesh")]
     specs = [one for one in scenes if not one.lower().endswith(".navmesh")]
-    found = scene_sources(specs, cache, load_options(texture_size, max_triangles)) if specs else []
+    found = scene_sources(specs, cache) if specs else []
     sources = [with_frame(source, cache, up, scale) for source in found]
     if out is not None:
         make_folder(out)
@@ -102,20 +81,20 @@ def info(
     with late_progress("Reading scenes", len(sources)) as done:
         for source in sources:
             if not as_json:
-                _tell_cost(source, texture_size, resident)
-            scene, navmesh, facts = _read(source, cache, walkable, settings, names)
+                _tell_cost(source)
+            scene, navmesh, facts = _read(source, cache, settings)
             refused += "refused" in facts
             if scene is not None and out is not None:
                 facts["files"] = [str(path) for path in _draw(scene, navmesh, out)]
             if scene is not None and (up, scale) != (None, None):
                 facts["keep"] = stage_config_hint(scene)
-            _print(facts, resident, as_json, console)
+            _print(facts, as_json, console)
             done()
     if refused:
         raise typer.Exit(1)
 
 
-def _tell_cost(source: SceneSource, texture_size: str, num_resident: int) -> None:
+def _tell_cost(source: SceneSource) -> None:
     """Print on standard error what a large glTF file will cost, before it is read; nothing for other scenes."""
     from gym_batchnav.render.cost import resident_cost
     from gym_batchnav.scene.formats.gltf_document import count_gltf
@@ -125,12 +104,12 @@ def _tell_cost(source: SceneSource, texture_size: str, num_resident: int) -> Non
     if path.suffix.lower() not in (".glb", ".gltf") or not path.is_file() or path.stat().st_size < _LARGE:
         return
     try:
-        counts = count_gltf(path, load_options(texture_size, None)["texture_size"])
+        counts = count_gltf(path, "auto")
     except (ValueError, LookupError, TypeError, OSError):
         return  # loading says what is wrong
     cost = resident_cost(counts.num_triangles, counts.num_vertices, counts.num_textures, counts.texture_bytes)
     content = f"{counts.num_triangles:,} triangles, {counts.num_textures:,} textures of up to {counts.texture_size:,}"
-    print(f"{source.name}: {content} pixels; resident {cost_in_words(cost, num_resident)}", file=sys.stderr, flush=True)
+    print(f"{source.name}: {content} pixels; resident {cost_in_words(cost)}", file=sys.stderr, flush=True)
 
 
 def _tell_navmesh(file: Path, out: Path | None, as_json: bool, console: Console) -> None:
@@ -154,13 +133,13 @@ def _tell_navmesh(file: Path, out: Path | None, as_json: bool, console: Console)
 
 
 def _read(
-    source: SceneSource, cache: DiskCache, walkable: bool, settings: NavMeshSettings | None, categories: Sequence[str]
+    source: SceneSource, cache: DiskCache, settings: NavMeshSettings | None
 ) -> tuple[Scene | None, NavMesh | None, dict[str, Any]]:
     """Return a scene, its navmesh and its facts; for one that cannot be loaded, the reason as ``refused``."""
     from gym_batchnav.library.prepare import cached_navmesh
-    from gym_batchnav.library.warmup import warm_up_building
+    from gym_batchnav.library.warmup import building_workloads
     from gym_batchnav.navmesh.mesh import NavMeshSettings
-    from gym_batchnav.scene.categories import number_of
+    from gym_batchnav.system.compilation import compile_ahead
     from gym_batchnav.viz.facts import describe_navmesh, describe_scene
 
     try:
@@ -170,18 +149,14 @@ def _read(
     except ValueError as error:
         return None, None, {"name": source.name, "refused": str(error)}
     facts = describe_scene(loaded)
-    if categories:
-        known = dict.fromkeys(facts["categories"], 0)
-        facts["missing_categories"] = [name for name in categories if number_of(name.lower(), known) is None]
     navmesh = loaded.navmesh if settings is None else None
-    if walkable:
-        if navmesh is None:
-            warm_up_building()
-        try:
-            navmesh = navmesh or cached_navmesh(loaded, settings or NavMeshSettings(), cache)
-            facts |= describe_navmesh(navmesh)
-        except ValueError as error:
-            facts["walkable"] = str(error)
+    if navmesh is None:
+        compile_ahead(building_workloads())
+    try:
+        navmesh = navmesh or cached_navmesh(loaded, settings or NavMeshSettings(), cache)
+        facts |= describe_navmesh(navmesh)
+    except ValueError as error:
+        facts["walkable"] = str(error)
     return loaded, navmesh, facts
 
 
@@ -192,10 +167,11 @@ def _draw(scene: Scene, navmesh: NavMesh | None, folder: Path) -> list[Path]:
     from gym_batchnav import viz
     from gym_batchnav.geometry import Camera
     from gym_batchnav.library.library import SceneLibrary
-    from gym_batchnav.library.warmup import warm_up_building
+    from gym_batchnav.library.warmup import building_workloads
     from gym_batchnav.render.api import make_renderer
+    from gym_batchnav.system.compilation import compile_ahead
 
-    warm_up_building(measures=True, draws_with="auto")
+    compile_ahead(building_workloads(measures=True, draws_with="auto"))
     name = scene.name.replace("/", "_")
     files = [folder / f"{name}_view.png"]
     drawer = make_renderer("auto", SceneLibrary.from_scenes([scene]))
@@ -211,7 +187,7 @@ def _draw(scene: Scene, navmesh: NavMesh | None, folder: Path) -> list[Path]:
     return files
 
 
-def _print(facts: dict[str, Any], num_resident: int, as_json: bool, console: Console) -> None:
+def _print(facts: dict[str, Any], as_json: bool, console: Console) -> None:
     """Print the facts of a scene."""
     if as_json:
         print(json.dumps(facts))
@@ -220,21 +196,18 @@ def _print(facts: dict[str, Any], num_resident: int, as_json: bool, console: Con
         reason = escape(facts["refused"])
         console.print(f"[red]{escape(facts['name'])}[/] cannot be used: {reason}", highlight=False)
         return
-    console.print(_table(facts, num_resident))
-    if facts.get("missing_categories"):
-        missing = ", ".join(facts["missing_categories"])
-        console.print(f"[yellow]no object is called[/] {escape(missing)}", highlight=False)
+    console.print(_table(facts))
     for line in (*facts.get("files", ()), *([facts["keep"]] if "keep" in facts else [])):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
-def _table(facts: dict[str, Any], num_resident: int) -> Table:
+def _table(facts: dict[str, Any]) -> Table:
     """Return the facts as a table."""
     from gym_batchnav.viz.facts import scene_in_words
 
     table = Table(show_header=False, title=escape(facts["name"]), title_justify="left")
     table.add_column(style="bold")
     table.add_column(overflow="fold")
-    for name, words in scene_in_words(facts, num_resident=num_resident).items():
+    for name, words in scene_in_words(facts).items():
         table.add_row(name, escape(words))
     return table

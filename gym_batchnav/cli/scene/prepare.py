@@ -12,17 +12,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from gym_batchnav.cli.cluster import RayAddress, RayCpus, check_one_division
-from gym_batchnav.cli.scene.choice import (
-    Climb,
-    Height,
-    MaxTriangles,
-    Radius,
-    Slope,
-    TextureSize,
-    agent_settings,
-    load_options,
-)
+from gym_batchnav.cli.flags import RayAddress, check_one_division
+from gym_batchnav.cli.scene.choice import AgentSize, agent_settings
 
 if TYPE_CHECKING:
     from gym_batchnav.library.cache import DiskCache
@@ -45,20 +36,16 @@ def prepare(
     shard: Annotated[
         str | None, typer.Option(help="Prepare only every n-th scene, from the i-th on, as in 2/8.", metavar="i/n")
     ] = None,
-    texture_size: TextureSize = "auto",
-    max_triangles: MaxTriangles = None,
-    radius: Radius = None,
-    height: Height = None,
-    climb: Climb = None,
-    slope: Slope = None,
+    max_triangles: Annotated[
+        int | None, typer.Option(help="Simplify files with more triangles (extra formats); navmeshes are built before.")
+    ] = None,
+    agent: AgentSize = None,
     task: Annotated[
         PreparedTask, typer.Option(help="The task of your run; pointnav for all whose goals are points of the floor.")
     ] = PreparedTask.POINTNAV,
     num_episodes: Annotated[int, typer.Option(help="Episodes to sample in a scene without any.", min=1)] = 1000,
     episode_file: Annotated[Path | None, typer.Option(help="Habitat dataset to read the episodes from.")] = None,
-    cache_dir: Annotated[Path | None, typer.Option(help="Cache folder (default: the user's).")] = None,
     ray: RayAddress = None,
-    ray_cpus: RayCpus = None,
 ) -> None:
     """Parse or generate scenes and build their navmeshes and distances now, so that a run finds them in the cache.
 
@@ -85,16 +72,16 @@ def prepare(
     from gym_batchnav.task.pointnav import PointNav
 
     part = Part.parse(shard)
-    check_one_division(shard, ray, ray_cpus)
-    settings = agent_settings(radius, height, climb, slope)
-    cache = DiskCache(cache_dir)
+    check_one_division(shard, ray)
+    settings = agent_settings(agent)
+    cache = DiskCache()
     tasks = (PointNav, MultiGoalNav, ObjectNav, DroneNav)
     sampler = dict(zip(PreparedTask, tasks, strict=True))[task]().sampler
     if episode_file is not None and task in (PreparedTask.MULTIGOALNAV, PreparedTask.DRONENAV):
-        raise ValueError(f"episode_file='{episode_file}': no file can be read for task={task.value}: leave it out")
+        raise ValueError(f"episode_file='{episode_file}': task={task.value} reads no files: leave it out")
     _check(cache, episode_file, task)
     preparer = NavigationPreparer(settings, episode_file, num_episodes, cache, sampler)
-    options = load_options(texture_size, max_triangles)
+    options = {"max_triangles": max_triangles}
     sources = part.of(scene_sources(scenes, cache, options))
     console = Console(stderr=True)
     if not sources:
@@ -105,7 +92,7 @@ def prepare(
         from gym_batchnav.cluster.jobs import prepare_on
 
         names = [source.name for source in sources]
-        refused = prepare_on(ray, scenes, options, names, preparer, workers, ray_cpus)
+        refused = prepare_on(ray, scenes, options, names, preparer, workers)
     scenes_ready = f"{len(sources) - len(refused):,} of {counted(len(sources), 'scene')}"
     of_shard = f" of shard {part}" if shard else ""
     console.print(f"{scenes_ready}{of_shard} ready in '{cache.directory}'", highlight=False, markup=False)
@@ -137,8 +124,8 @@ def _check(cache: DiskCache, episode_file: Path | None, task: PreparedTask) -> N
         cache.directory.mkdir(parents=True, exist_ok=True)
     if not (cache.directory.is_dir() and is_writable(cache.directory)):
         raise PermissionError(
-            f"the cache in '{cache.directory}' cannot be written: choose another folder with --cache-dir or the "
-            "environment variable GYM_BATCHNAV_CACHE"
+            f"the cache in '{cache.directory}' cannot be written: choose another folder with the environment "
+            "variable GYM_BATCHNAV_CACHE"
         )
     if episode_file is not None:
         first = next((scene_stem(part.name) for part in content_of(episode_file)), None)  # one of many will do
