@@ -317,16 +317,6 @@ def make_shard(key: str, scene: str, first: int, count: int) -> Shard:
     return Shard(f"{readable}-{first:06d}-{digest}", scene, first, count)
 
 
-def in_groups(shards: Sequence[Shard], num_scenes: int) -> list[list[Shard]]:
-    """Return shards in groups with at most ``num_scenes`` scenes each, in order."""
-    scenes = list(dict.fromkeys(shard.scene for shard in shards))
-    group = {scene: index // num_scenes for index, scene in enumerate(scenes)}
-    groups: list[list[Shard]] = [[] for _ in range(-(-len(scenes) // num_scenes))]
-    for shard in shards:
-        groups[group[shard.scene]].append(shard)
-    return groups
-
-
 def with_key(info: DatasetInfo) -> DatasetInfo:
     """Return an info with its key: a checksum of everything on which the content of an episode depends."""
     values = {name: value for name, value in to_json(info).items() if name not in _FREE}

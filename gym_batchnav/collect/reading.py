@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -27,19 +26,15 @@ def make_format(name: str, **options: Any) -> Format:
 
     Args:
         name: One of ``FORMATS``.
-        options: Options of the format; None stands for the default.
+        options: Options of the format.
 
     Raises:
-        ValueError: There is no such format, it has no such option, or an option has a wrong value.
+        ValueError: There is no such format, or an option has a wrong value.
+        TypeError: The format has no such option.
     """
     if name not in FORMATS:
         raise ValueError(f"to={name!r}: choose one of {', '.join(FORMATS)}; collect export converts to other formats")
-    given = {key: value for key, value in options.items() if value is not None}
-    known = {one.name for one in fields(FORMATS[name])}
-    for key, value in given.items():
-        if key not in known:
-            raise ValueError(f"to={name!r} has no option {key}: leave out {key}={value!r}")
-    return FORMATS[name](**given)
+    return FORMATS[name](**options)
 
 
 def open_dataset(folder: str | Path) -> tuple[DatasetInfo, Format, list[ShardRecord]]:

@@ -94,15 +94,6 @@ def check_notes(notes, ended):
         assert len(rows) == one.length
 
 
-def test_steps_are_counted_right_over_several_collections(ledger):
-    env = TianshouVecEnv(ledger)
-    collector, notes = collector_of(env, make_ppo(env))
-    collector.reset(gym_reset_kwargs={"seed": 0})
-    collected = [collector.collect(n_step=37 * N) for _ in range(3)]
-    check_notes(notes, ledger.ended)
-    assert [length for stats in collected for length in stats.lens] == [one.length for one in ledger.ended]
-
-
 def test_episodes_are_counted_right_and_none_is_run_that_tianshou_does_not_know_of(ledger):
     env = TianshouVecEnv(ledger)
     collector, notes = collector_of(env, make_ppo(env))

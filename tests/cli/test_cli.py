@@ -17,8 +17,6 @@ from gym_batchnav.cli import app, main
 from gym_batchnav.episodes.habitat import read_episodes
 from gym_batchnav.library.sources import assets_dir
 
-MOST_IN_DEMO = 60  # kernels
-
 
 def run(*arguments, expect=0):
     """Run a command and return its result; fail with the output unless its exit status is as expected."""
@@ -181,5 +179,5 @@ def test_warmup_compiles_everything_once_for_the_named_renderer():
     assert "renderer='embree'" in run("warmup", "--renderer", "embree").stdout
     kernels = json.loads(run("warmup", "--renderer", "embree", "--list", "--json").stdout)["kernels"]
     assert sum(kernels["scene info"].values()) < sum(kernels["scene info --out"].values())
-    assert 20 < sum(kernels["demo, bench"].values()) <= MOST_IN_DEMO
+    assert 20 < sum(kernels["demo, bench"].values()) < 80
     assert "drawing colours" in run("warmup", "--renderer", "embree", "--list").stdout

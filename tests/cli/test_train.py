@@ -36,11 +36,6 @@ def test_without_torch_it_says_what_to_install(tmp_path):
     assert "Traceback" not in done.stderr
 
 
-def test_help_is_quick_and_needs_no_torch():
-    done = subprocess.run(command("--help", program=WITHOUT_TORCH), capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0 and "--time-limit" in done.stdout
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
