@@ -109,7 +109,7 @@ class RLlibWorld(OneWorld, MultiAgentEnv):
         return self.begin(None if seed is None else seed + self.env_runner * _RUNNER_SEEDS, options)
 
     def step(self, action_dict: Mapping[str, Any]) -> Step:
-        """Act with all agents that are left, see ``OneWorld.act``; ``"__all__"`` tells whether none is left then."""
+        """Act with all agents that are left, see ``OneWorld.act``; ``"__all__"`` is whether none is left then."""
         observations, rewards, terminated, truncated, infos = self.act(action_dict)
         if self.acting:
             return observations, rewards, {**terminated, "__all__": False}, {**truncated, "__all__": False}, infos

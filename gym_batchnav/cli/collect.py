@@ -66,7 +66,8 @@ def run(
 
     A command that was killed is resumed by repeating it: finished shards stay, and the result is that of an undisturbed
     run. Episodes depend on --seed, their scene and their number alone. Parts (--shard) may share --out, where the part
-    that ends last makes the dataset, or have folders of their own for: gym-batchnav collect check FOLDER... --merge OUT
+    that ends last makes the dataset, or have separate folders, which are joined by
+    gym-batchnav collect check FOLDER... --merge OUT
 
     With --ray, all nodes of a Ray cluster collect; they must share --out, and the files of scenes and policies.
 

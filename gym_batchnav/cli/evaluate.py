@@ -68,7 +68,7 @@ def evaluate(
     ray: RayAddress = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object in the last line.")] = False,
 ) -> None:
-    """Run every episode of a set exactly once and score a policy beside a blind, a random and a shortest-path agent.
+    """Run every episode of a set exactly once and compare a policy with a blind, a random and a shortest-path agent.
 
     All scenes have the same number of episodes, and the episodes do not depend on --num-envs. The environments have the
     settings of the training, which the policy's file describes. The tables have means and their 95% intervals, from a
@@ -127,8 +127,8 @@ def evaluate(
         num_episodes = len(comparison.results[comparison.policies[0]])
     finally:
         comparison.close()
-    told = f"{file}  {counted(num_episodes, 'episode')} of each agent, shard {part}: join all with evaluate FOLDER..."
-    console.print(told, highlight=False, markup=False)
+    message = f"{file}  {counted(num_episodes, 'episode')} of each agent, shard {part}; join all: evaluate FOLDER..."
+    console.print(message, highlight=False, markup=False)
     if as_json:
         print(json.dumps({"shard": str(part), "episodes": num_episodes, "file": str(file)}))
 

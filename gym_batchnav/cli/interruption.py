@@ -43,12 +43,12 @@ class Interruption:
 
 
 class RememberedInterrupt:
-    """Context manager in which Ctrl+C raises KeyboardInterrupt as ever, and is remembered.
+    """Context manager in which Ctrl+C raises KeyboardInterrupt as usual, and is remembered.
 
     A command that waits until it is interrupted needs the memory: where Python runs a destructor when the signal
     arrives, such as one of the compiler that makes kernels, KeyboardInterrupt is printed and lost.
 
-    A process that ignores Ctrl+C, as programs in the background of a shell do, goes on ignoring it.
+    A process that ignores Ctrl+C, as programs in the background of a shell do, continues to ignore it.
 
     Attributes:
         requested: Whether Ctrl+C has been pressed.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 LINE_SECONDS = 30.0  # between two lines if there is no terminal
 SETTLED = 5.0  # seconds until the remaining time is estimated
-LONG = 3600.0  # seconds; a training without a time limit that needs more is told so
+LONG = 3600.0  # seconds; a training without a time limit that needs more gets a hint
 
 
 def train(

@@ -1,4 +1,4 @@
-"""The policies that collect: the follower, random actions, a policy file, or a function of your own."""
+"""The policies that collect: the follower, random actions, a policy file, or a user's function."""
 
 from __future__ import annotations
 

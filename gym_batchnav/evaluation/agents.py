@@ -125,7 +125,7 @@ class RandomAgent(Agent):
 
 
 class ShortestPathAgent(Agent):
-    """The greedy follower of the shortest path. It knows the navmesh, so its scores are an upper bound."""
+    """The greedy follower of the shortest path. It uses the navmesh itself, so its scores are an upper bound."""
 
     def act(self, env: BatchNavEnv, observation: Any, begun: np.ndarray) -> np.ndarray:
         """Return the follower's actions, [N] int64 or as ``env.action_space`` states."""

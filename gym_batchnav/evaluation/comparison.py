@@ -76,7 +76,7 @@ class Asked:
         renderer: See BatchNavEnv.
         sample: Sample actions instead of taking the most likely ones.
         seed: Seed of sampled actions.
-        protocol: The protocol of the environment of agents by name. Policy files have settings of their own.
+        protocol: The protocol of the environment of agents by name. Policy files contain their settings.
         sensors: The images of that environment; by default the protocol's, or depth.
     """
 
@@ -325,7 +325,7 @@ def _shipped(name: str) -> Path | None:
 def _world(asked: Asked, policies: dict[str, ChosenAgent], beside: dict[str, ChosenAgent]) -> dict[str, Any]:
     """Return the keywords of the environment: those of a policy's training, or the user's for an agent by name.
 
-    They have the sensors that the agents beside it need, too, which a policy does not read.
+    They include the sensors that the other agents need, which the policy does not read.
     """
     about = next(iter(policies.values())).about
     if about is not None:

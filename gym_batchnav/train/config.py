@@ -226,7 +226,7 @@ def read_config(path: Path) -> dict[str, Any]:
 def parse_assignment(text: str) -> tuple[str, Any]:
     """Return the name and the value of an assignment such as ``ppo.gamma=0.995``.
 
-    The value is one of TOML; a word that is none, such as ``cuda``, is a string.
+    The value is one of TOML; any other word, such as ``cuda``, is a string.
 
     Raises:
         ValueError: There is no ``=``, or no name before it.

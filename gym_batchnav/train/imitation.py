@@ -15,8 +15,8 @@ def make_teacher(name: str) -> Agent:
     """Make the agent that is imitated.
 
     Args:
-        name: ``"follower"`` knows the scene, and so does things for which a policy sees no reason; ``"mapper"`` follows
-            the reading of ``MapPath``, which the policy must observe too.
+        name: ``"follower"`` uses the scene's navmesh, and so does things for which a policy sees no reason;
+            ``"mapper"`` follows the reading of ``MapPath``, which the policy must observe too.
 
     Raises:
         ValueError: The name is unknown.

@@ -1,4 +1,4 @@
-"""Loggers: where the lines of a learning curve go besides its file."""
+"""Loggers, which get the lines of a learning curve in addition to its file."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class TensorBoardLogger:
 class WandbLogger:
     """Sends numbers to Weights & Biases, by its own settings (``WANDB_PROJECT``, ``WANDB_MODE=offline``, ...).
 
-    A run that is resumed goes on in the same run there, which bears the name of its folder.
+    A resumed run continues the same run there, which has the name of its folder.
     """
 
     def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:

@@ -139,7 +139,7 @@ class TrainingRun:
                     undo.callback(logger.close)
                 write_run_file(out, self.given, self.config)
                 self.rows = cut_curve(out / CURVE, self.ppo.frames)
-            # Later ones, which some workers lack, do not belong to the run as it goes on from here.
+            # Later ones, which some workers lack, do not belong to the resumed run.
             self._checkpoints.delete(frames for frames in self._checkpoints.frames() if frames > self.ppo.frames)
             self._resources = undo.pop_all()
 

@@ -34,7 +34,7 @@ def prepare(
         int | None, typer.Option(help="Number of processes; by default at most 4, as cores and memory allow.", min=1)
     ] = None,
     shard: Annotated[
-        str | None, typer.Option(help="Prepare only every n-th scene, from the i-th on, as in 2/8.", metavar="i/n")
+        str | None, typer.Option(help="Prepare only every n-th scene, starting at the i-th, as in 2/8.", metavar="i/n")
     ] = None,
     max_triangles: Annotated[
         int | None, typer.Option(help="Simplify files with more triangles (extra formats); navmeshes are built before.")
