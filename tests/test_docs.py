@@ -61,9 +61,6 @@ OBJECTS = {
     "envs": BatchNavEnv, "envs.agents": AgentState, "envs.episodes": EpisodeState, "mesh": NavMesh, "viz": viz,
     "Camera": Camera, "lenses": lenses,
 }  # fmt: skip
-CLUMSY = (
-    r"\b(?:takes? the place of|of (?:its|their|one's) own|there is no such|(?:is|are) no \w+ of|besides|(\w+) \1)\b"
-)
 MAX_ENVS = 8  # of a program that is run here
 FEWER = {"1_000_000": "64", 'scenes="apartments"': 'scenes="apartment_0"'}  # steps to learn for, and scenes
 
@@ -210,12 +207,6 @@ def test_links_of_the_readme_are_absolute_and_lead_to_files():
             if link.startswith(prefix):
                 path = folder + link.removeprefix(prefix)
                 assert (ROOT / (f"{path.rstrip('/')}.md" if folder else path)).is_file(), link
-
-
-@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "CHANGELOG.md"], ids=name_of)
-def test_pages_are_in_plain_words(page):
-    text = re.sub(r"`[^`]*`", "", BLOCK.sub("", page.read_text()))  # messages and names are quoted as they are
-    assert [match[0] for match in re.finditer(CLUMSY, text)] == []
 
 
 def test_the_architecture_page_names_files_that_exist():

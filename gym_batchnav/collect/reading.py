@@ -29,7 +29,7 @@ def make_format(name: str, **options: Any) -> Format:
         options: Options of the format.
 
     Raises:
-        ValueError: There is no such format, or an option has a wrong value.
+        ValueError: The format is unknown, or an option has a wrong value.
         TypeError: The format has no such option.
     """
     if name not in FORMATS:

@@ -273,7 +273,7 @@ def _policies(asked: Asked, load: LoadAgent) -> dict[str, ChosenAgent]:
     """Return the runs of the evaluated policy: ``policy``, or ``policy_1``, ``policy_2`` and so on.
 
     Raises:
-        ValueError: There is no such agent, files and named agents are mixed, or the policies of several files were
+        ValueError: An agent is unknown, files and named agents are mixed, or the policies of several files were
             trained with different environment settings.
     """
     names = asked.policies
@@ -299,7 +299,7 @@ def _beside(asked: Asked, load: LoadAgent) -> dict[str, ChosenAgent]:
     """Return the agents that act in the same episodes, by name; files are called by their file's name.
 
     Raises:
-        ValueError: There is no such agent, or two have the same name.
+        ValueError: An agent is unknown, or two have the same name.
     """
     chosen: dict[str, ChosenAgent] = {}
     for name in asked.agents:
