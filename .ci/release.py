@@ -20,7 +20,12 @@ from pathlib import Path, PurePosixPath
 ROOT = Path(__file__).parents[1]
 PACKAGE = "gym_batchnav"
 MAX_BYTES = 10_000_000
-NEEDED = ("py.typed", "train/presets/cpu.toml", "assets/apartment_0.glb", "assets/pointnav_depth.safetensors")
+NEEDED = (
+    "py.typed",
+    "train/presets/pointnav_depth.toml",
+    "assets/apartment_0.glb",
+    "assets/pointnav_depth.safetensors",
+)
 BESIDES = ("README.md", "CHANGELOG.md", "SECURITY.md", "CITATION.cff", "LICENSE", "pyproject.toml", ".gitignore")
 
 

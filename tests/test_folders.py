@@ -16,7 +16,9 @@ PIECES = {
         "evaluation/named_agents.py": ('"gym_batchnav.mapping.agent:MapAgent"',),
         "evaluation/records.py": ("from gym_batchnav.mapping.sensors import MapPath\n", ", MapPath"),
         "library/warmup.py": (
-            '            Workload("maps of what agents see", "gym_batchnav.mapping.sensors:map_small_image"),\n',
+            "            _MAPPING,\n",
+            ", _MAPPING",
+            '_MAPPING = Workload("maps of what agents see", "gym_batchnav.mapping.sensors:map_small_image")\n',
         ),
     },
     "flight": {},

@@ -57,6 +57,20 @@ from gym_batchnav.worlds.api import BODY_PARTS, MovingBodies, Team
 
 RENDER_MODES = ("rgb_array",)
 _PICTURE = ("rgb",)  # the sensor of pictures that a task takes
+_MOVED = {  # where the keywords of version 0.2.0 are now
+    **dict.fromkeys(("forward_step", "turn_angle_deg"), "actions=DiscreteActions({}=...)"),
+    **dict.fromkeys(
+        ("rotate_every", "deterministic_rotation", "texture_size", "max_triangles", "cache_dir"),
+        "scenes=Scenes(..., {}=...)",
+    ),
+    "resident_scenes": "scenes=Scenes(..., resident=...)",
+    "max_scene_bytes": "scenes=Scenes(..., max_bytes=...)",
+    "episode_file": "episodes=Episodes(file=...)",
+    "episode_order": "episodes=Episodes(order=...)",
+    "num_episodes": "episodes=Episodes(count=...)",
+    "floors": "episodes=Episodes(floors=...)",
+    "reuse_buffers": "buffers=2",
+}
 
 Arguments = ParamSpec("Arguments")
 Env = TypeVar("Env")
@@ -461,7 +475,7 @@ def takes_keywords_of(
 ) -> Callable[[Callable[[Env, EnvConfig], None]], Callable[Concatenate[Env, Arguments], None]]:
     """Return a decorator of a constructor that takes an EnvConfig: it then takes the keywords of EnvConfig instead.
 
-    The error of an unknown keyword names the one that it resembles.
+    The error of an unknown keyword names the one that replaces it, or that it resembles.
     """
     known = {one.name for one in fields(EnvConfig)}
     own = signature(config)
@@ -472,6 +486,8 @@ def takes_keywords_of(
             for name in kwargs.keys() - known:
                 close = get_close_matches(name, known, 1)
                 hint = f": did you mean {close[0]!r}?" if close else ""
+                if name in _MOVED:
+                    hint = f": pass {_MOVED[name].format(name)}"
                 raise TypeError(f"{type(self).__name__} got an unexpected keyword argument {name!r}{hint}")
             initialize(self, config(*args, **with_defaults(kwargs)))
 

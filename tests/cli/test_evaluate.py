@@ -415,7 +415,8 @@ def test_a_policy_that_never_stops_gets_a_hint():
 
 @pytest.mark.parametrize("command", ["evaluate", "merge"])
 def test_without_the_extra_for_figures_nothing_is_computed(command, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.delitem(sys.modules, "gym_batchnav.viz.figures", raising=False)
     for name in ("comparison.make_comparison", "shards.merged"):
         monkeypatch.setattr(f"gym_batchnav.evaluation.{name}", lambda *given: pytest.fail("loads scenes"))
     out = tmp_path / "report"

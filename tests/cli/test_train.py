@@ -39,7 +39,7 @@ def test_without_torch_it_says_what_to_install(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--preset", "huge"), "preset='huge': choose one of 'cpu', 'cpu-long'"),
+        (("--preset", "huge"), "preset='huge': choose one of 'cpu', 'gpu'"),
         (("--config", "missing.toml"), "there is no run file 'missing.toml'"),
         (("--logger", "wandb"), 'pip install "gym-batchnav[wandb]"'),
     ],

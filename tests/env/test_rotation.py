@@ -47,7 +47,7 @@ def test_agents_move_over_and_stay_on_the_ground(make):
                 assert env.simulator.navmesh(int(env.agents.slot[i])).is_navigable(env.agents.position[i : i + 1]).all()
         visited |= set(scenes.tolist())
         last = scenes
-    assert len(visited) == COUNT and env.library.stats()["swaps"] > 10
+    assert len(visited) == COUNT and env.library.stats()["swaps"] >= COUNT - 3  # three were there from the start
 
 
 def test_a_deterministic_run_repeats_itself(make):

@@ -60,6 +60,11 @@ def test_a_misspelt_keyword_is_told_what_is_meant():
         gymnasium.make_vec("BatchNav/PointNav-v0", num_envs=2, sensorz=())
 
 
+def test_an_old_keyword_names_the_new_one():
+    with pytest.raises(TypeError, match=r"'turn_angle_deg': pass actions=DiscreteActions\(turn_angle_deg=\.\.\.\)$"):
+        gymnasium.make_vec("BatchNav/PointNav-v0", num_envs=2, turn_angle_deg=30)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", IDS)
 def test_batches_keep_gymnasiums_contract(name):

@@ -185,7 +185,7 @@ class TestWhatGivesWay:
         ],
     )
     def test_policies_without_images_keep_the_other_sensors_that_are_asked_for(self, policy, asked, sensors):
-        for preset in ("cpu", "cpu-long"):
+        for preset in ("cpu", "pointnav_map"):
             assert make_config({"preset": preset, "policy": policy, "sensors": asked}).sensors == sensors
 
     def test_mini_batches_that_are_asked_for_are_not_lowered(self):
@@ -194,7 +194,7 @@ class TestWhatGivesWay:
 
     def test_the_mapper_gives_way_to_the_follower_where_there_is_no_map(self):
         def teacher(**names):
-            return make_config({"preset": "cpu-long", **names}).ppo.teacher
+            return make_config({"preset": "pointnav_map", **names}).ppo.teacher
 
         assert teacher() == "mapper" and teacher(sensors=["rgb", "depth", "map_path"]) == "mapper"
         assert teacher(policy="scan") == teacher(sensors=["depth"]) == "follower"

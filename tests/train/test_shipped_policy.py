@@ -1,5 +1,6 @@
 """The shipped policies: file sizes and scores. CI evaluates all 500 episodes."""
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -15,28 +16,46 @@ from gym_batchnav.train.curve import read_rows  # noqa: E402
 from gym_batchnav.train.policy_agent import PolicyAgent  # noqa: E402
 from gym_batchnav.train.policy_file import load_policy  # noqa: E402
 
-SEES, SCAN, BLIND = (assets_dir() / f"pointnav_{name}.safetensors" for name in ("depth", "scan", "blind"))
+DEPTH, MAP, SCAN, BLIND = (assets_dir() / f"pointnav_{name}.safetensors" for name in ("depth", "map", "scan", "blind"))
 
 
-def test_they_are_small_and_the_blind_one_learned_from_no_fewer_frames():
-    assert SEES.stat().st_size + BLIND.stat().st_size < 5 * 2**20
-    _, about = load_policy(SEES)
-    _, about_blind = load_policy(BLIND)
-    assert (about.kind, about_blind.kind) == ("small", "blind")
-    assert (about.preset, about_blind.preset) == ("cpu-long", "cpu") and about.frames <= about_blind.frames
-    assert read_rows(SEES.with_suffix(".jsonl"))[-1]["frames"] == about.frames
+class Misled(PolicyAgent):
+    """Acts on the depth images of other agents."""
+
+    def act(self, env, observation, begun):
+        return super().act(env, {**observation, "depth": np.roll(observation["depth"], 1, axis=0)}, begun)
+
+
+def test_they_are_small_and_only_one_reads_a_map():
+    assert DEPTH.stat().st_size + MAP.stat().st_size + BLIND.stat().st_size < 8 * 2**20
+    (depth, about), (_, about_map), (_, about_blind) = map(load_policy, (DEPTH, MAP, BLIND))
+    assert (about.kind, about_map.kind, about_blind.kind) == ("compact", "small", "blind")
+    assert about.sensors == ("depth",) and depth.task_sensors == ("pointgoal_with_gps_compass",)
+    assert "map_path" in about_map.other_sensors
+    for path, one in ((DEPTH, about), (MAP, about_map)):
+        assert one.preset == path.stem and read_rows(path.with_suffix(".jsonl"))[-1]["frames"] == one.frames
 
 
 @pytest.mark.slow
-def test_sight_tells_in_homes_that_neither_saw():
-    homes = SMALL_HOMES[:6]
-    _, about = load_policy(SEES)
-    env = BatchNavEnv(24, episodes=4, scenes=homes, **about.env_keywords())
-    sees, blind = (evaluate(env, PolicyAgent(load_policy(path)[0])) for path in (SEES, BLIND))
+def test_sight_is_used_in_homes_that_no_policy_saw():
+    policy, about = load_policy(DEPTH)
+    env = BatchNavEnv(48, episodes=4, scenes=Scenes(SMALL_HOMES[:12], resident=12), **about.env_keywords())
+    agents = PolicyAgent(policy), Misled(policy), PolicyAgent(load_policy(BLIND)[0])
+    sees, misled, blind = (evaluate(env, agent) for agent in agents)
     env.close()
-    assert len(sees) == len(blind) == 24
+    assert len(sees) == len(blind) == 48
     assert sees.success.mean() >= 0.85 and sees.spl.mean() >= 0.75
     assert sees.spl.mean() >= blind.spl.mean() + 0.1
+    assert misled.spl.mean() <= blind.spl.mean()
+
+
+@pytest.mark.slow
+def test_the_policy_with_a_map_reaches_its_goals():
+    policy, about = load_policy(MAP)
+    env = BatchNavEnv(24, episodes=4, scenes=SMALL_HOMES[:6], **about.env_keywords())
+    results = evaluate(env, PolicyAgent(policy))
+    env.close()
+    assert results.success.mean() >= 0.9 and results.spl.mean() >= 0.85
 
 
 @pytest.mark.slow
