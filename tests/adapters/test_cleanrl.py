@@ -19,7 +19,7 @@ from ledger import LedgerEnv, read_ledger
 from rooms import box_room
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from gym_batchnav.env import batch, flat
+from gym_batchnav.env import batch, flat, single
 from gym_batchnav.geometry import polar_goals
 from gym_batchnav.scene.save import save_glb
 
@@ -150,8 +150,13 @@ def test_scripts_that_make_single_environments_train_and_count_right(name, room,
     ledger = tmp_path / "ledger"
     ledger.mkdir()
     keywords = {"scenes": str(room), "episodes": 30, "cut_after": 9}
-    make_ledger = lambda *args, **kw: LedgerEnv(*args, ledger=ledger, **{**kw, **keywords})  # noqa: E731
-    monkeypatch.setattr(batch, "BatchNavEnv", make_ledger)
+
+    class RoomLedger(LedgerEnv):
+        def __init__(self, num_envs=1, **kw):
+            super().__init__(num_envs, ledger=ledger, **{**kw, **keywords})
+
+    assert single.SingleEnv.metadata == batch.BatchNavEnv.metadata  # imported before the class is replaced
+    monkeypatch.setattr(batch, "BatchNavEnv", RoomLedger)
     video = "moviepy" in REQUIRED or importlib.util.find_spec("moviepy") is not None
 
     env_id = f"gym_batchnav:BatchNav/PointNav{name}-v0"

@@ -79,11 +79,11 @@ def test_after_a_kill_only_the_rest_is_prepared(rooms, tmp_path, monkeypatch):
     asked = []
     original = PreparationWorker.prepare
 
-    def prepare(self, recipe, *rest):
+    def spy(self, recipe, *rest):
         asked.append(recipe["name"])
         return original(self, recipe, *rest)
 
-    monkeypatch.setattr(PreparationWorker, "prepare", prepare)
+    monkeypatch.setattr(PreparationWorker, "prepare", spy)
     result = prepare(rooms, cache, "--workers", "1")
     assert result.exit_code == 0, result.output
     names = {f"room_{number}" for number in range(9)}

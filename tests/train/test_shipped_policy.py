@@ -67,16 +67,6 @@ def test_a_scan_tells_in_the_apartments():
     assert scans.success.mean() >= 0.8 and scans.spl.mean() >= blind.spl.mean() + 0.2
 
 
-@pytest.mark.slow
-def test_colours_tell_in_homes_that_it_never_saw():
-    policy, about = load_policy(assets_dir() / "pointnav_rgb.safetensors")
-    assert about.sensors == ("rgb",)
-    env = BatchNavEnv(48, episodes=4, scenes=Scenes(SMALL_HOMES[:12], resident=12), **about.env_keywords())
-    sees, blind = (evaluate(env, PolicyAgent(one)) for one in (policy, load_policy(BLIND)[0]))
-    env.close()
-    assert sees.spl.mean() >= blind.spl.mean() + 0.1
-
-
 @pytest.mark.parametrize("name", ["pointnav_scan", "explore_scan"])
 def test_policies_that_are_named_after_a_scan_read_it(name):
     policy, about = load_policy(assets_dir() / f"{name}.safetensors")
