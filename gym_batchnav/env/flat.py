@@ -58,7 +58,7 @@ class OneArray(VectorWrapper):
             images may be overwritten, since they are copied into the one array.
 
     Raises:
-        ValueError: The task has other sensors.
+        ValueError: The task has other sensors, or images are on a GPU.
     """
 
     env: BatchNavEnv
@@ -67,6 +67,10 @@ class OneArray(VectorWrapper):
 
     def __init__(self, env: BatchNavEnv, space: Box) -> None:
         super().__init__(env)
+        if env.cameras.device != "cpu":
+            raise ValueError(
+                f"obs_device={env.cameras.device!r}: one array is made on the CPU; use 'cpu' or BatchNav/PointNav-v0"
+            )
         names = set(env.components.spaces)
         if names != self.task_sensors:
             held = ", ".join(map(repr, sorted(self.task_sensors)))

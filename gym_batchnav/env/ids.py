@@ -105,10 +105,6 @@ def make_batch(name: str, num_envs: int = 1, **keywords: Any) -> VectorEnv:
     wrapper = None if one.wrapper is None else _class_at(one.wrapper)
     if wrapper is not None:
         keywords = {**wrapper.keywords, **keywords}
-        if keywords.get("obs_device", "cpu") != "cpu":
-            raise ValueError(
-                f"obs_device={keywords['obs_device']!r}: one array is made on the CPU; use BatchNav/PointNav-v0"
-            )
     if keywords.get("protocol") is not None:
         protocol = protocol_of(keywords["protocol"])
         if "task" not in keywords and not isinstance(protocol.task, task):

@@ -49,13 +49,12 @@ def describe_navmesh(navmesh: NavMesh) -> dict[str, Any]:
     return {"walkable_area": navmesh.navigable_area, "islands": islands}
 
 
-def scene_in_words(facts: dict[str, Any], most_warnings: int | None = None, num_resident: int = 1) -> dict[str, str]:
+def scene_in_words(facts: dict[str, Any], most_warnings: int | None = None) -> dict[str, str]:
     """Format the facts of ``describe_scene``, and of ``describe_navmesh`` if present, as text by name.
 
     Args:
         facts: The facts; ``walkable`` may hold the reason why the navmesh is missing.
         most_warnings: Maximum number of warnings to include; all if not given.
-        num_resident: Number of such scenes whose memory is told as "resident".
     """
     words = {name: f"{facts[name]:,}" for name in ("triangles", "vertices", "objects", "materials")}
     words["textures"] = "none"
@@ -65,7 +64,7 @@ def scene_in_words(facts: dict[str, Any], most_warnings: int | None = None, num_
     if facts.get("semantics"):
         words["annotations"] = facts["semantics"]
     words["memory"] = f"{facts['bytes'] / 1e6:,.2f} MB"
-    words["resident"] = cost_in_words(facts["resident_bytes"], num_resident)
+    words["resident"] = cost_in_words(facts["resident_bytes"])
     words["size"] = size_in_words(facts["size"]) if facts["vertices"] else "nothing"
     for name, corner in zip(("from", "to"), facts["bounds"], strict=True):
         words[name] = ", ".join(f"{round(value, 2) + 0.0:.2f}" for value in corner)  # + 0.0: no "-0.00"
@@ -90,9 +89,9 @@ def categories_in_words(counts: Mapping[str, int]) -> str:
     return ", ".join(shown) + (f" and {more:,} more" if more else "")
 
 
-def cost_in_words(cost: dict[str, int], num_scenes: int = 1) -> str:
-    """Format a ``resident_cost``, of ``num_scenes`` such scenes."""
-    embree, opengl, gpu = (f"{num_scenes * cost[name] / 1e6:,.1f} MB" for name in ("embree", "opengl", "gpu"))
+def cost_in_words(cost: dict[str, int]) -> str:
+    """Format a ``resident_cost``."""
+    embree, opengl, gpu = (f"{cost[name] / 1e6:,.1f} MB" for name in ("embree", "opengl", "gpu"))
     return f"about {embree} with Embree; {opengl} and {gpu} of the GPU with OpenGL"
 
 

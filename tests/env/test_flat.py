@@ -182,12 +182,20 @@ def test_returned_arrays_are_never_written_again(keywords, opened):
         ("PointNavScan", {"sensors": ()}, r"sensors=\(\).*depth"),
         ("PointNavImage", {"sensors": ("depth", "semantic")}, r"'semantic'\).*'rgb', 'depth' or both"),
         ("PointNavImage", {"sensors": ()}, r"sensors=\(\).*'rgb', 'depth' or both"),
-        ("PointNavImage", {"obs_device": "cuda", "renderer": "auto"}, "obs_device='cuda'.*BatchNav/PointNav-v0"),
     ],
 )
 def test_what_makes_no_sense_is_refused_with_the_remedy(name, wrong, remedy, keywords):
     with pytest.raises(ValueError, match=remedy):
         make_batch(name, 2, **{**keywords, **wrong})
+
+
+def test_a_batch_with_images_on_a_gpu_is_refused(keywords):
+    batch = make_batch("PointNav", 2, **keywords)
+    batch.cameras.device = "cuda"
+    with pytest.raises(ValueError, match=r"obs_device='cuda'.*BatchNav/PointNav-v0"):
+        ImageObservation(batch)
+    batch.cameras.device = "cpu"
+    batch.close()
 
 
 def test_a_refused_batch_is_closed(keywords, monkeypatch):

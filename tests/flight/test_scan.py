@@ -56,7 +56,6 @@ def test_without_sensors_a_row_is_goal_and_velocity(make):
     [
         ({"sensors": ("rgb",)}, "DroneNav-v0"),
         ({"camera": Camera(eye_height=0, normalize_depth=False)}, "normalize_depth"),
-        ({"obs_device": "cuda"}, "obs_device"),
     ],
 )
 def test_what_a_row_cannot_hold_is_refused(make, keywords, message):
