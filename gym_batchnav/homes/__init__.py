@@ -7,6 +7,7 @@ from typing import Any
 from gym_batchnav.homes.apartment import MAX_TRIANGLES, MIN_TRIANGLES, generate_apartment
 from gym_batchnav.homes.buildings.generate import KINDS, generate_building
 from gym_batchnav.homes.damage import damaged
+from gym_batchnav.homes.random_materials import with_random_materials
 from gym_batchnav.scene.categories import SEMANTIC_CLASSES, semantic_class
 from gym_batchnav.scene.scene import Scene
 from gym_batchnav.system.numbers import check_between
@@ -34,6 +35,7 @@ def generate_scene(
     closed_doors: int | None = None,
     triangles: int = 40_000,
     damage: float = 0.0,
+    random_materials: float = 0.0,
     name: str | None = None,
 ) -> Scene:
     """Generate a home or another building.
@@ -49,6 +51,8 @@ def generate_scene(
         triangles: Approximate number of triangles, 5,000 to 1,000,000, before any damage.
         damage: 0 to 1, how much is missing and uneven as in scans and in the levels of games; see ``damaged``.
             Navmeshes and distances are those of the scene without holes.
+        random_materials: 0 to 1, share of the materials that get a random colour and texture, so that policies that see
+            colours do not rely on those of the generator; see ``with_random_materials``.
         name: Name of the scene; its kind and its seed by default.
 
     Raises:
@@ -56,7 +60,7 @@ def generate_scene(
     """
     if kind not in ALL_KINDS:
         raise ValueError(f"kind={kind!r}: choose one of {', '.join(ALL_KINDS)}")
-    check_between(0, 1, damage=damage)
+    check_between(0, 1, damage=damage, random_materials=random_materials)
     chosen = ("home", *KINDS)[seed % (1 + len(KINDS))] if kind == "mixed" and seed >= 0 else kind
     if chosen in ("home", "mixed"):
         scene = generate_apartment(
@@ -66,6 +70,8 @@ def generate_scene(
         raise ValueError(f"kind={kind!r}: only homes have several storeys and closed doors: leave these options out")
     else:
         scene = generate_building(seed, chosen, area=area, triangles=triangles, name=name)
+    if random_materials:
+        scene = with_random_materials(scene, random_materials, seed)
     return damaged(scene, damage, seed) if damage else scene
 
 
