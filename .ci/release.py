@@ -1,6 +1,6 @@
 """Build the files of a release into a folder and check them: ``python .ci/release.py dist``. Nothing is uploaded.
 
-It needs build and twine. There must be one wheel and one sdist of the version in pyproject.toml, each below 12 MB,
+It needs build and twine. There must be one wheel and one sdist of the version in pyproject.toml, each below 10 MB,
 which hold what the repository tracks and nothing else. CHANGELOG.md and CITATION.cff must name the version.
 """
 
@@ -19,7 +19,7 @@ from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = "gym_batchnav"
-MAX_BYTES = 12_000_000
+MAX_BYTES = 10_000_000
 NEEDED = (
     "py.typed",
     "train/presets/pointnav_depth.toml",
