@@ -290,6 +290,6 @@ def test_a_copy_is_checked(tmp_path):
 
 def test_folders_of_no_known_dataset_are_refused(tmp_path):
     unknown = run("data", str(tmp_path), expect=1)
-    assert "no known dataset: " in str(unknown.exception)
+    assert "matches no known dataset" in str(unknown.exception)
     refused = run("data", "gibson", "--out", str(tmp_path / "out"), expect=1)
     assert "cannot be downloaded without a form" in str(refused.exception)

@@ -63,8 +63,8 @@ class Actions(Protocol):
         """
         if hasattr(sampler, "prepare"):
             raise ValueError(
-                f"the task is one for agents that do not walk, of {type(sampler).__name__}: pass actions= for it, such "
-                "as FlightActions(), or choose another task"
+                f"these actions walk, but episodes of {type(sampler).__name__} are for other agents: pass their "
+                "actions, such as FlightActions(), or choose another task"
             )
 
     def buffers(self, num_agents: int) -> dict[str, np.ndarray]:
@@ -112,7 +112,7 @@ def check_commands(commands: Any) -> None:
             ``longest_part`` is less than ``MIN_PART``.
     """
     if isinstance(commands, Commands) and not commands.longest_part >= MIN_PART:
-        raise ValueError(f"longest_part={commands.longest_part} of the commands: return {MIN_PART:g} m or more")
+        raise ValueError(f"decode() returned longest_part={commands.longest_part}: return {MIN_PART:g} m or more")
     for name in ("turn", "forward", "up", "side", "look"):
         amounts = getattr(commands, name, None)
         if amounts is None:
@@ -121,8 +121,8 @@ def check_commands(commands: Any) -> None:
         if wrong.any():
             row = int(wrong.argmax())
             raise ValueError(
-                f"{name}[{row}] = {amounts[row]} of the commands: let decode() and the noise return finite numbers of "
-                f"at most {MAX_AMOUNT:g}"
+                f"{name}[{row}] = {amounts[row]}: decode() and the noise must return finite numbers of at most "
+                f"{MAX_AMOUNT:g}"
             )
 
 

@@ -59,8 +59,8 @@ class _BoxActions(Actions):
             threshold = getattr(self, name)
             if not 0 < MARGIN * threshold <= most:
                 raise ValueError(
-                    f"{name}={threshold!r}: with motions of at most {most:g}, pass a positive number of at most "
-                    f"{most / MARGIN:g}, so that agents can both call STOP and move, or stop_component=True"
+                    f"{name}={threshold!r}: smaller motions mean STOP, and the largest is {most:g}: pass a positive "
+                    f"number of at most {most / MARGIN:g}, or stop_component=True"
                 )
 
     def _commands(
@@ -123,7 +123,7 @@ class VelocityActions(_BoxActions):
         if self.look_range_deg is not None:
             check_range("look_range_deg", self.look_range_deg, 3600.0)
         if self.linear_range[1] <= 0:
-            raise ValueError(f"linear_range={self.linear_range}: pass a positive greatest velocity")
+            raise ValueError(f"linear_range={self.linear_range}: the maximum must be positive")
         if self.time_step > 60:
             raise ValueError(f"time_step={self.time_step}: pass at most 60 seconds")
         fastest_turn = max(map(abs, self.angular_range_deg))

@@ -108,7 +108,7 @@ class SB3VecEnv(Adapter, VecEnv):
             return
         numbers = [one["episode_index"] for one in options if set(one) == {"episode_index"}]
         if len(options) != self.num_envs or len(numbers) != self.num_envs:
-            raise ValueError("set_options of a list: pass one {'episode_index': number} per environment, or one dict")
+            raise ValueError("set_options with a list: pass one {'episode_index': number} per environment, or one dict")
         self._batch_options = {"episode_index": np.array(numbers)}
 
     def step_async(self, actions: np.ndarray) -> None:

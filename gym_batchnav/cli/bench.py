@@ -31,14 +31,18 @@ class Measured(str, Enum):
 def bench(
     what: Annotated[
         Measured,
-        typer.Option(help="Whole steps; the renderer alone from random poses; or steps of agents without cameras."),
+        typer.Option(help="step: whole steps; render: images from random poses; navigation: steps without images."),
     ] = Measured.STEP,
     scenes: Annotated[
         list[str] | None, typer.Option(help="File, folder, pattern or name; repeatable (default: apartments).")
     ] = None,
     num_envs: Annotated[
         int | None,
-        typer.Option(help="Number of agents, or views (default: 256; 4,096 of navigation).", min=1, show_default=False),
+        typer.Option(
+            help="Number of agents, or of views (default: 256; 4,096 with --what navigation).",
+            min=1,
+            show_default=False,
+        ),
     ] = None,
     seconds: Annotated[float, typer.Option(help="Duration after warm-up, in seconds.", min=0.1)] = 5.0,
     renderer: Annotated[str, typer.Option(help="auto, warp, opengl or embree.")] = "auto",

@@ -47,9 +47,9 @@ def run(
     ] = None,
     episode_file: Annotated[Path | None, typer.Option(help="Habitat's episodes for the scenes.")] = None,
     episodes_per_scene: Annotated[
-        int, typer.Option(help="Number of episodes, the first ones of each scene.", min=1)
+        int, typer.Option(help="Number of episodes per scene, from its first one on.", min=1)
     ] = 100,
-    num_envs: Annotated[int, typer.Option(help="Environments; changes the speed alone.", min=1)] = 64,
+    num_envs: Annotated[int, typer.Option(help="Number of environments; the data do not depend on it.", min=1)] = 64,
     shard: Annotated[
         str | None,
         typer.Option(
@@ -105,7 +105,7 @@ def run(
 @collect.command()
 def check(
     folders: Annotated[list[Path], typer.Argument(help="Folders of datasets; several with --merge.")],
-    merge: Annotated[Path | None, typer.Option(help="Join the datasets, of the same settings, in this folder.")] = None,
+    merge: Annotated[Path | None, typer.Option(help="Join datasets of the same settings into this folder.")] = None,
 ) -> None:
     """Read every file of a dataset, and check that it holds what it says; with --merge, join parts of a collection.
 

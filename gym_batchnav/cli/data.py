@@ -78,7 +78,7 @@ def _check(folder: Path, as_json: bool) -> None:
     fitting = recognize(files)
     if not fitting:
         names = ", ".join(datasets())
-        raise ValueError(f"the layout of '{folder}' is that of no known dataset: {names}")
+        raise ValueError(f"the layout of '{folder}' matches no known dataset: {names}")
     with late_progress("Reading headers of files", len(files)) as done:
         report = check_copy(folder, fitting[0], done)
     if as_json:

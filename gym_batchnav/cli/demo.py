@@ -29,7 +29,7 @@ def demo(
         list[str] | None, typer.Option(help="File, folder, pattern or name; repeatable (default: apartments).")
     ] = None,
     task: Annotated[
-        DemoTask, typer.Option(help="Agents that walk, or agents that fly, for which scenes are prepared first.")
+        DemoTask, typer.Option(help="pointnav: agents walk; dronenav: agents fly, which takes longer to prepare.")
     ] = DemoTask.POINTNAV,
     num_envs: Annotated[int, typer.Option(help="Number of agents.", min=1)] = 1024,
     seconds: Annotated[float, typer.Option(help="Duration of the run, in seconds.", min=0.1)] = 10.0,

@@ -62,9 +62,7 @@ def evaluate(
     ] = None,
     renderer: Annotated[str, typer.Option(help="auto, warp, opengl or embree.")] = "auto",
     out: Annotated[Path | None, typer.Option(help="Folder for figures and pictures; created if missing.")] = None,
-    shard: Annotated[
-        str | None, typer.Option(help="Run only every n-th episode, starting at the i-th, as in 2/8.", metavar="i/n")
-    ] = None,
+    shard: Annotated[str | None, typer.Option(help="Run part i of n, i from 1 to n, as in 2/8.", metavar="i/n")] = None,
     ray: RayAddress = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object in the last line.")] = False,
 ) -> None:

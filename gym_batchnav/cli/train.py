@@ -43,7 +43,8 @@ def train(
         int | None, typer.Option(help="Length of the training in environment steps, summed over environments.", min=1)
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(help="Random seed; runs limited by --frames repeat.", min=0, max=2**32 - 1)
+        int | None,
+        typer.Option(help="Random seed; with --frames, the same seed gives the same run.", min=0, max=2**32 - 1),
     ] = None,
     scenes: Annotated[list[str] | None, typer.Option(help="Training scenes, as for scenes=; repeatable.")] = None,
     policy: Annotated[
@@ -51,10 +52,11 @@ def train(
     ] = None,
     renderer: Annotated[str | None, typer.Option(help="auto (the default), warp, opengl or embree.")] = None,
     init: Annotated[
-        str | None, typer.Option(help="Begin with the weights of a policy file of the same kind and sensors.")
+        str | None,
+        typer.Option(help="Begin with the weights of a policy file, or of a shipped policy such as pointnav_depth."),
     ] = None,
     config: Annotated[
-        Path | None, typer.Option(help="File with settings: TOML, or the run.json of another run; flags come on top.")
+        Path | None, typer.Option(help="File with settings: TOML, or the run.json of another run; options override it.")
     ] = None,
     changes: Annotated[
         list[str] | None,
@@ -81,8 +83,8 @@ def train(
     policy.safetensors. Ctrl-C saves and exits; a second Ctrl-C exits at once. SIGTERM and SIGUSR1 do the same. The exit
     status is 130 if the run was saved before it was complete.
 
-    A run is a file: --config reads settings from TOML, whose tables (ppo, camera, task) are nested settings, or
-    from the run.json of another run. Without it, a run has the settings of --preset. --set changes any of them.
+    --config reads settings from a TOML file, whose tables (ppo, camera, task) are nested settings, or from the
+    run.json of another run. Without it, a run has the settings of --preset. --set changes any of them.
 
     Example: gym-batchnav train --preset cpu --time-limit 60m --set ppo.gamma=0.995 --out runs/first
     """

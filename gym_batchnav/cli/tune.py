@@ -35,8 +35,8 @@ def tune(
 
     The choice rests on earlier measurements, of any scenes, each of which left a line in a log on this machine. With
     fewer than 12, tune measures 12 settings first, as with --explore 12; otherwise nothing is simulated unless
-    --explore or --measure asks for it. A promised speed is one that a measurement should at least show in nine of ten
-    cases; it is low where no run was similar. GYM_BATCHNAV_RUNS names the file of the log; "off" keeps none.
+    --explore or --measure asks for it. Nine of ten measurements should reach the promised
+    speed; it is low where no earlier run was similar. GYM_BATCHNAV_RUNS names the file of the log; "off" keeps none.
 
     Example: gym-batchnav tune --scenes "homes/*.glb" --explore 12 --measure
     """

@@ -15,7 +15,7 @@ from rich.table import Column, Table
 def warmup(
     renderer: Annotated[str, typer.Option(help="The renderer to compile: auto, warp, opengl or embree.")] = "auto",
     as_list: Annotated[
-        bool, typer.Option("--list", help="Also list how many kernels the commands need, and for what.")
+        bool, typer.Option("--list", help="Also list the number of kernels that each command needs, and why.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
 ) -> None:
@@ -25,7 +25,7 @@ def warmup(
     package, or when building a container image. It is idempotent: a second run finds everything in the cache. If some
     kernels cannot be compiled, they are named and the exit status is 1.
 
-    Of the renderers, only one is compiled: by default the one that environments choose on this machine. Name another
+    Only one renderer is compiled: by default the one that environments choose on this machine. Name another
     one if your programs pass renderer=, or if a container image is built on a machine of another kind.
 
     Example: gym-batchnav warmup

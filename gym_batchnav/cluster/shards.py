@@ -145,8 +145,8 @@ def _on_node(work: Callable[[Part], T], shard: Part, version: str, num_cpus: int
     here = version_here()
     if here != version:
         raise ValueError(
-            f"gym_batchnav {here} is installed on node {platform.node()} for {sys.executable}, and {version} where the "
-            "command runs: install the same version on all nodes"
+            f"node {platform.node()} has gym_batchnav {here} ({sys.executable}), but the command runs with {version}: "
+            "install the same version on all nodes"
         )
     limit_processors(num_cpus)
     config: Any = numba.config  # its attributes are created at import, which mypy does not see
@@ -167,7 +167,7 @@ def _resources(nodes: list[dict[str, Any]], num_cpus: int | None) -> tuple[int, 
     each = smallest if num_cpus is None else num_cpus
     largest = int(max(one["CPU"] for one in found))
     if not 1 <= each <= largest:
-        raise ValueError(f"num_cpus={each}: a task takes from 1 processor to the {largest} of the largest node")
+        raise ValueError(f"num_cpus={each}: pass 1 to {largest}, the processors of the largest node")
     fitting = [int(one["CPU"]) // each for one in found]
     if gpus:
         fitting = [min(count, int(one["GPU"])) for count, one in zip(fitting, found, strict=True)]

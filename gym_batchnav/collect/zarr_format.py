@@ -146,7 +146,7 @@ class Zarr(Format):
         lengths = [episode.num_steps for episode in record.episodes]
         found = self._open(folder, "num_steps", len(lengths), (), np.dtype(np.int64))
         if _rows(folder, found, slice(None)).tolist() != lengths:
-            raise ValueError(f"'{folder}' has other lengths of episodes than its {RECORD} says")
+            raise ValueError(f"'{folder}' has episodes of other lengths than its {RECORD} says")
         sensors = {key: f"{OBSERVATIONS}/{key}" for key in info.observation_space.keys()}
         expected = {sensors[key]: (space.shape or (), space.dtype) for key, space in info.observation_space.items()}
         arrays = {}
@@ -252,7 +252,7 @@ def _check_file(
     size = path.stat().st_size if path.is_file() else -1
     if num_chunks is None:
         if size != num_rows * row_bytes:
-            raise ValueError(f"'{path}' is missing, or has another size than its array")
+            raise ValueError(f"'{path}' is missing or does not have the size of its array")
         return
     index_bytes = 16 * num_chunks + 4  # offset and size of every chunk, and a checksum, which zarr compares
     if size < index_bytes:

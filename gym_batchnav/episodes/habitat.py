@@ -88,7 +88,7 @@ def read_episodes(path: str | Path, scene: str | None = None) -> dict[str, Episo
                 by_scene.setdefault(parts, []).extend(found)
             num_rows += len(rows)
     if not by_scene and scene is None:
-        raise ValueError(f"{path}: it has no episodes, nor have the files of a folder content/ next to it")
+        raise ValueError(f"{path}: neither this file nor a folder content/ next to it has episodes")
     names = names_of(path, list(by_scene))
     merged: dict[str, list[_Episodes]] = {}
     for parts, found in by_scene.items():

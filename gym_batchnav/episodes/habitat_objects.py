@@ -79,7 +79,7 @@ def read_object_episodes(
         for part in content_of(path, scene):
             size = _read_file(part, size, categories, found)
     if not found and scene is None:
-        raise ValueError(f"{path}: it has no episodes, nor have the files of a folder content/ next to it")
+        raise ValueError(f"{path}: neither this file nor a folder content/ next to it has episodes")
     categories = categories or list(dict.fromkeys(row.category for rows in found.values() for row, _ in rows))
     names = names_of(path, list(found))
     merged: dict[str, list[tuple[_Row, _Set]]] = {}

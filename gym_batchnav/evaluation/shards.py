@@ -180,7 +180,9 @@ def _parts_of(folders: Sequence[Path]) -> dict[Path, Content]:
     for folder, part in parts.items():
         shard = Part.parse(part["shard"])
         if shard.count != count:
-            raise ValueError(f"'{folder}' is shard {shard}, and '{folders[0]}' is shard {first['shard']}: of one count")
+            raise ValueError(
+                f"'{folder}' is shard {shard}, and '{folders[0]}' is {first['shard']}: pass shards of one run"
+            )
         if shard.number in at:
             raise ValueError(f"'{folder}' and '{at[shard.number]}' are both shard {shard}: leave out one of them")
         at[shard.number] = folder

@@ -392,7 +392,7 @@ def _check_ranges(vectors: Mapping[str, gymnasium.spaces.Box]) -> None:
         raise ValueError("policy 'scan' needs a range finder: make the environment with sensors=(WalkScan(),)")
     for name, box in finders.items():
         if (np.isfinite(box.low) & (box.low < 0)).any():
-            raise ValueError(f"policy 'scan' takes {name!r} for distances, but it can be negative: leave it out")
+            raise ValueError(f"policy 'scan' takes {name!r} for a range finder, but it can be negative: leave it out")
 
 
 def _vectors(kind: str, space: gymnasium.spaces.Dict) -> dict[str, gymnasium.spaces.Box]:

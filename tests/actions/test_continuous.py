@@ -186,9 +186,9 @@ def test_limits_are_checked(make):
 @pytest.mark.parametrize(
     ("kind", "keywords", "named"),
     [
-        (VelocityActions, {"min_linear": 0}, r"min_linear=0: .*call STOP and move"),
+        (VelocityActions, {"min_linear": 0}, "min_linear=0: smaller motions mean STOP"),
         (VelocityActions, {"min_angular_deg": 0.0}, "min_angular_deg=0.0: "),
-        (VelocityActions, {"linear_range": (-1, 0.02)}, r"min_linear=0\.025: .*at most 0\.02, .*at most 0\.0190476"),
+        (VelocityActions, {"linear_range": (-1, 0.02)}, r"min_linear=0\.025: .*largest is 0\.02: .*at most 0\.0190476"),
         (VelocityActions, {"angular_range_deg": (-0.5, 0.9)}, r"min_angular_deg=1\.0: "),
         (VelocityActions, {"min_linear": "slow"}, "min_linear='slow': "),
         (WaypointActions, {"max_distance": 0.1}, r"min_distance=0\.1: "),

@@ -151,7 +151,7 @@ def test_shards_that_are_no_whole_are_refused(files, shards, tmp_path):
     refused("missing: 2/4, 4/4", [shards[0], shards[2]])
     refused("is named twice", [*shards, shards[0]])
     refused("are both shard 3/4", [*shards, edited(shards[2], tmp_path, lambda part: None)])
-    refused_if("of one count", lambda part: part.update(shard="4/5"))
+    refused_if("shards of one run", lambda part: part.update(shard="4/5"))
     refused_if("different evaluations: seed is 0 and 1", lambda part: part["arguments"].update(seed=1))
     refused_if("the file of the agent 'policy' is", lambda part: part["checksums"].update(policy="0"))
     refused_if("settings.sliding is true and false", lambda part: part["card"]["settings"].update(sliding=False))

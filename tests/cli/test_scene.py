@@ -167,7 +167,7 @@ def test_attributes_of_a_frame_give_that_frame(up, factors):
     [
         ("info", "--out", "scenes/room.glb", "a file is in its place"),
         ("prepare", "--episode-file", "nowhere.json", "nowhere.json: the file does not exist"),
-        ("prepare", "--agent", "size=3", "agent='size=3': 'size' is none of radius, height, climb, slope"),
+        ("prepare", "--agent", "size=3", "agent='size=3': unknown name 'size'; available: radius, height"),
         ("prepare", "--agent", "radius", "agent='radius': .*; write radius=0.2,height=1.5"),
     ],
 )

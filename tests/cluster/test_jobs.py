@@ -127,7 +127,7 @@ def test_a_task_takes_an_equal_share_of_the_smallest_node(nodes, num_cpus, expec
 
 def test_shares_that_no_node_has_are_refused():
     for count in (0, 9):
-        with pytest.raises(ValueError, match=f"num_cpus={count}: a task takes from 1 processor to the 8"):
+        with pytest.raises(ValueError, match=f"num_cpus={count}: pass 1 to 8"):
             _resources([node(CPU=8.0)], count)
     with pytest.raises(RuntimeError, match="no node with a processor"):
         _resources([node(CPU=0.0)], None)

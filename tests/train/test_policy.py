@@ -132,7 +132,7 @@ def test_impossible_policies_are_refused():
         make_policy("small", space("semantic"))
     with pytest.raises(ValueError, match=r"needs a range finder.*WalkScan"):
         make_policy("scan", space("depth"))
-    with pytest.raises(ValueError, match=r"'wind' for distances.*negative"):
+    with pytest.raises(ValueError, match=r"'wind' for a range finder.*negative"):
         make_policy("scan", Dict({**space("walk_scan"), "wind": Box(-1, 1, (NUM_RANGES,), np.float32)}))
     with pytest.raises(ValueError, match="normalize_depth=True"):
         make_policy("paper", space("depth", farthest=10.0))

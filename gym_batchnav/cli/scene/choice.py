@@ -56,7 +56,7 @@ def agent_settings(text: str | None) -> NavMeshSettings | None:
         settings: dict[str, Any] = {_SETTINGS[name.strip()]: float(value) for name, value in given.items()}
         return NavMeshSettings(**settings)
     except KeyError as error:
-        raise ValueError(f"agent={text!r}: {error} is none of {', '.join(_SETTINGS)}") from error
+        raise ValueError(f"agent={text!r}: unknown name {error}; available: {', '.join(_SETTINGS)}") from error
     except ValueError as error:
         raise ValueError(f"agent={text!r}: {error}; write radius=0.2,height=1.5,climb=0.2,slope=45, or some") from error
 

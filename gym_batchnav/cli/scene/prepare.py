@@ -34,14 +34,14 @@ def prepare(
         int | None, typer.Option(help="Number of processes; by default at most 4, as cores and memory allow.", min=1)
     ] = None,
     shard: Annotated[
-        str | None, typer.Option(help="Prepare only every n-th scene, starting at the i-th, as in 2/8.", metavar="i/n")
+        str | None, typer.Option(help="Prepare part i of n, i from 1 to n, as in 2/8.", metavar="i/n")
     ] = None,
     max_triangles: Annotated[
         int | None, typer.Option(help="Simplify files with more triangles (extra formats); navmeshes are built before.")
     ] = None,
     agent: AgentSize = None,
     task: Annotated[
-        PreparedTask, typer.Option(help="The task of your run; pointnav for all whose goals are points of the floor.")
+        PreparedTask, typer.Option(help="Task of your run; pointnav also for tasks with point goals on the floor.")
     ] = PreparedTask.POINTNAV,
     num_episodes: Annotated[int, typer.Option(help="Episodes to sample in a scene without any.", min=1)] = 1000,
     episode_file: Annotated[Path | None, typer.Option(help="Habitat dataset to read the episodes from.")] = None,

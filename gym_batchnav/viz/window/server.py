@@ -81,4 +81,6 @@ def _own_pages_only() -> Iterator[None]:
     finally:
         server.serve = serve  # type: ignore[misc]
     if not calls:
-        raise RuntimeError('this version of viser cannot keep other sites out: pip install "gym-batchnav[view]"')
+        raise RuntimeError(
+            'this version of viser would let pages of other sites connect: pip install "gym-batchnav[view]"'
+        )

@@ -55,7 +55,7 @@ def test_pages_of_other_sites_are_refused(server, origin):
 
 def test_a_viser_whose_pages_cannot_be_told_apart_is_refused(monkeypatch):
     monkeypatch.setattr(viser, "ViserServer", lambda *args, **options: object())
-    with pytest.raises(RuntimeError, match="cannot keep other sites out"):
+    with pytest.raises(RuntimeError, match="let pages of other sites connect"):
         WindowServer(port=0)
     assert websockets_server.serve.__module__ == "websockets.asyncio.server"
 
