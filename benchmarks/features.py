@@ -26,7 +26,7 @@ import statistics
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from itertools import cycle
 from typing import Any
@@ -213,7 +213,10 @@ def main() -> None:
                 sensors = " + ".join(record.sensors)
                 print(f"{record.what:<44}{sensors:<14}{record.ratio:>7.3f}  {verdict}", flush=True)
     if options.json:
-        print(json.dumps([{**asdict(record), "met": record.met} for record in records]))
+        rows = [
+            {"what": f"{one.what}, {' and '.join(one.sensors)}", "ratio": one.ratio, "bar": one.bar} for one in records
+        ]
+        print(json.dumps({"rows": rows}))
     sys.exit(not all(record.met for record in records))
 
 
