@@ -1,4 +1,4 @@
-"""Run the notebooks from top to bottom and keep their outputs, without warnings and without pictures stored twice.
+"""Run the notebooks from top to bottom and keep their outputs, without warnings and with small pictures, stored once.
 
 python notebooks/run.py                 # all
 python notebooks/run.py quickstart
@@ -7,13 +7,36 @@ python notebooks/run.py quickstart
 from __future__ import annotations
 
 import argparse
+import base64
+import io
+import re
 from pathlib import Path
 
 import nbformat
 from nbclient import NotebookClient
+from PIL import Image
 
 FOLDER = Path(__file__).parent
 NAMES = sorted(path.stem for path in FOLDER.glob("*.ipynb"))
+
+
+def make_small(data: dict[str, str]) -> None:
+    """Encode an output's figures with a palette, and the JPEGs in its HTML anew, where that makes them smaller."""
+
+    def palette(encoded: str) -> str:
+        figure = Image.open(io.BytesIO(base64.b64decode(encoded))).convert("RGB")
+        figure.quantize(128, dither=Image.Dither.NONE).save(small := io.BytesIO(), "PNG", optimize=True)
+        return min(base64.b64encode(small.getvalue()).decode(), encoded, key=len)
+
+    def jpeg(found: re.Match[str]) -> str:
+        picture = Image.open(io.BytesIO(base64.b64decode(found[1])))
+        picture.save(small := io.BytesIO(), "JPEG", quality=75, subsampling=0, optimize=True)
+        return f"data:image/jpeg;base64,{min(base64.b64encode(small.getvalue()).decode(), found[1], key=len)}"
+
+    if "image/png" in data:
+        data["image/png"] = palette(data["image/png"])
+    if "text/html" in data:
+        data["text/html"] = re.sub("data:image/jpeg;base64,([A-Za-z0-9+/=]+)", jpeg, data["text/html"])
 
 
 def run(path: Path) -> None:
@@ -28,6 +51,7 @@ def run(path: Path) -> None:
                 data = output.get("data", {})
                 if data.keys() & {"image/jpeg", "text/html"}:  # the same picture once more
                     data.pop("image/png", None)
+                make_small(data)
     nbformat.write(notebook, path)
 
 
