@@ -452,7 +452,6 @@ def _is_array(value: Any, shape: tuple[int, ...] | None, dtype: Any) -> bool:
 
 
 def _kind(value: Any) -> str:
-    """Describe a wrong value."""
     if isinstance(value, np.ndarray):
         return f"{value.dtype} {value.shape}"
     return f"a dict with the keys {list(value)}" if isinstance(value, dict) else f"a {type(value).__name__}"

@@ -181,7 +181,6 @@ class Workload:
     max_triangles: int | None = None
 
     def __post_init__(self) -> None:
-        """Check the names."""
         for name in self.sensors:
             check_choice("sensors", name, tuple(BYTES_PER_PIXEL))
 

@@ -123,7 +123,6 @@ class PufferVecEnv(Adapter, PufferEnv):
         self.batch.close()
 
     def _write(self, observation: Any) -> None:
-        """Copy observations into PufferLib's buffer."""
         if self._entries is None:
             self.observations[:] = observation
             return

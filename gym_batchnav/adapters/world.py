@@ -167,13 +167,11 @@ class OneWorld(Adapter):
         return [name for name, chosen in zip(self.possible_agents, mask.tolist(), strict=True) if chosen]
 
     def _observations(self, observation: Any, names: list[str]) -> dict[str, Any]:
-        """Return the observations of some agents by name."""
         if isinstance(observation, dict):
             return {name: {key: array[self._row[name]] for key, array in observation.items()} for name in names}
         return {name: observation[self._row[name]] for name in names}
 
     def _infos(self, info: dict[str, Any], names: list[str]) -> Infos:
-        """Return the infos of some agents by name."""
         own = {key: values for key, values in info.items() if key != "waiting"}
         rows = np.array([self._row[name] for name in names], np.int64)
         return dict(zip(names, to_dicts(own, rows), strict=True))

@@ -34,7 +34,6 @@ app = typer.Typer(
 
 
 def _version(requested: bool) -> None:
-    """Print the version and exit."""
     if requested:
         print(gym_batchnav.__version__)
         raise typer.Exit

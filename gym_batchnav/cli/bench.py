@@ -82,7 +82,6 @@ def camera_of(resolution: str) -> Any:
 
 
 def _table(what: str, figures: dict[str, Any]) -> Table:
-    """Return the figures as a table."""
     table = Table(show_header=False, title=f"bench, {what}")
     table.add_column(style="bold")
     table.add_column()

@@ -215,7 +215,6 @@ def _print_checked(found: Checked) -> None:
 
 
 def _facts(title: str, rows: dict[str, str]) -> Table:
-    """Return named facts as a table."""
     table = Table(title=escape(title) or None, box=SIMPLE, show_header=False, pad_edge=False, show_edge=False)
     for name, value in rows.items():
         table.add_row(name, escape(value))

@@ -61,7 +61,6 @@ def data(
 
 
 def _print_list(known: list[Dataset]) -> None:
-    """Print a table of datasets."""
     table = Table("name", "dataset", "terms", "download", header_style="bold")
     for one in known:
         table.add_row(one.name, one.title, one.licence, "yes" if one.can_be_downloaded else "see its page")

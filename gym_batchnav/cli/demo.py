@@ -103,7 +103,6 @@ def _next(scenes: Sequence[str]) -> tuple[tuple[str, str], ...]:
 
 
 def _table(summary: dict[str, Any]) -> Table:
-    """Return the figures as a table."""
     table = Table(
         show_header=False, title=f"{counted(summary['num_envs'], 'agent')}, {counted(summary['steps'], 'step')}"
     )

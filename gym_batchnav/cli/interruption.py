@@ -23,14 +23,12 @@ class Interruption:
         self.requested = False
 
     def __enter__(self) -> Interruption:
-        """Install the handlers."""
         self._before = {number: signal.signal(number, self._handle) for number in _SIGNALS}
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Restore the handlers."""
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
@@ -58,7 +56,6 @@ class RememberedInterrupt:
         self.requested = False
 
     def __enter__(self) -> RememberedInterrupt:
-        """Install the handler."""
         self._before = signal.getsignal(signal.SIGINT)
         if self._before is not signal.SIG_IGN:
             signal.signal(signal.SIGINT, self._handle)
@@ -67,7 +64,6 @@ class RememberedInterrupt:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Restore the handler."""
         signal.signal(signal.SIGINT, self._before)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:

@@ -168,14 +168,12 @@ class Display:
         self._last_line = time.perf_counter() - LINE_SECONDS + 5  # the first line comes soon
 
     def __enter__(self) -> Display:
-        """Show the bar."""
         self._bar.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop updating the bar."""
         self._bar.stop()
 
     def show(self, run: TrainingRun) -> None:
@@ -224,7 +222,6 @@ def _clock(seconds: float) -> str:
 
 
 def _headline(run: TrainingRun) -> str:
-    """Return one line that describes the training."""
     config = run.config
     limit = config.time_limit
     parameters = sum(one.numel() for one in run.ppo.policy.parameters())
@@ -238,7 +235,6 @@ def _headline(run: TrainingRun) -> str:
 
 
 def _table(summary: dict[str, Any], scores: Sequence[str]) -> Table:
-    """Return the figures as a table."""
     table = Table(title=f"{summary['frames']:,} frames, {_clock(summary['seconds'])} of training")
     table.add_column("", style="bold")
     table.add_column("us per frame", justify="right")

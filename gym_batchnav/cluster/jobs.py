@@ -139,7 +139,6 @@ def collect_on(
 
 
 def _collect(folder: SharedFolder, keywords: Mapping[str, Any], shard: Part) -> Collected:
-    """Collect a part of a dataset."""
     folder.check()
     return collect(folder.folder, shard=shard, **keywords)
 

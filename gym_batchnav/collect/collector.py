@@ -261,7 +261,6 @@ class _Run:
         self.spilled_bytes = max(self.spilled_bytes, buffers.spilled_bytes)
 
     def _count(self, episode: Episode) -> None:
-        """Count an episode that has ended."""
         self.num_episodes += 1
         self.num_frames += episode.num_steps + 1
         if self.progress is not None:
@@ -373,7 +372,6 @@ def _resized(camera: CameraSpec, size: int) -> CameraSpec:
 
 
 def _sources(scenes: Scenes) -> dict[str, SceneSource]:
-    """Return the sources of the scenes by name."""
     source = "apartments" if scenes.source is None else scenes.source
     found = scene_sources(source, scenes.cache, scenes.load_options)
     sources = {source.name: source for source in found}

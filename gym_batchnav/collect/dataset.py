@@ -440,7 +440,6 @@ def _count(value: Any) -> int:
 
 
 def _space_json(space: Space[Any]) -> dict[str, Any]:
-    """Return a space as JSON values."""
     if isinstance(space, Discrete):
         return {"type": "Discrete", "n": int(space.n), "start": int(space.start), "dtype": np.dtype(space.dtype).str}
     if not isinstance(space, Box):
@@ -469,7 +468,6 @@ def _spaces(values: Mapping[str, Any]) -> dict[str, Space[Any]]:
 
 
 def _space(values: Mapping[str, Any]) -> Space[Any]:
-    """Return the space of JSON values."""
     dtype = np.dtype(str(values["dtype"]))
     if dtype.kind not in "biuf":
         raise ValueError(f"a space of {dtype}")

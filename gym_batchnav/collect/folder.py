@@ -270,7 +270,6 @@ def _files(folder: Path) -> list[str]:
 
 
 def _episode_record(values: Any) -> EpisodeRecord:
-    """Return the record of an episode of JSON values."""
     record = EpisodeRecord(
         number=int(values["number"]),
         id=str(values["id"]),

@@ -57,13 +57,11 @@ def choose_policy(policy: str | os.PathLike[str] | Acting, seed: int, sample: bo
 
 
 def _of_agent(name: str, agent: Agent) -> ChosenPolicy:
-    """Return the policy of an agent."""
     sensors = sensors_of_agent(agent)
     return ChosenPolicy(name, agent, {"sensors": sensors} if sensors else {})
 
 
 def _from_file(path: Path, sample_seed: int | None) -> ChosenPolicy:
-    """Return the policy of a file."""
     with needs_extra("train", "a policy file"):
         from gym_batchnav.train.policy_agent import PolicyAgent
         from gym_batchnav.train.policy_file import load_policy

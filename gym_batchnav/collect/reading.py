@@ -105,7 +105,6 @@ def replay(env: BatchNavEnv, episode: Episode, seed: int) -> Iterator[Returned]:
 
 
 def _steps(env: BatchNavEnv, episode: Episode, observation: dict[str, Any]) -> Iterator[Returned]:
-    """Yield the steps of an episode."""
     yield {name: values[0] for name, values in observation.items()}, 0.0, False, False
     for action in episode.actions:
         observation, reward, terminated, truncated, _ = env.step(action[None])

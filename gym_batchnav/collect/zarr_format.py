@@ -59,7 +59,6 @@ class Zarr(Format):
     name = "zarr"
 
     def __post_init__(self) -> None:
-        """Check the level."""
         if isinstance(self.level, bool) or not isinstance(self.level, int) or not -50 <= self.level <= 22:
             raise ValueError(f"level={self.level!r}: pass a whole number from -50 to 22")
 

@@ -115,7 +115,6 @@ class OneArray(VectorWrapper):
     def _repr_mimebundle_(
         self, include: Collection[str] | None = None, exclude: Collection[str] | None = None
     ) -> dict[str, Any]:
-        """Show the batch in a notebook."""
         return self.env._repr_mimebundle_(include, exclude)
 
     def _encode(self, observation: dict[str, np.ndarray]) -> np.ndarray:

@@ -48,7 +48,6 @@ def _of_imagenav(given: Keywords) -> dict[str, Any]:
 
 
 def _of_socialnav(given: Keywords) -> dict[str, Any]:
-    """Return four people in every world."""
     from gym_batchnav.worlds.people import People
 
     return {"bodies": (People(4),)}

@@ -123,7 +123,6 @@ class RecordWorlds(VectorWrapper):
                 column.append(values.copy())
 
     def _log(self, recording: _Recording) -> WorldLog:
-        """Return the log of a recording."""
         seconds, shapes, radius = bodies_of(self._batch)
         return WorldLog(
             scene=recording.scene,
@@ -163,7 +162,6 @@ def replay(envs: VectorEnv, log: WorldLog) -> Iterator[tuple[Any, np.ndarray, np
 
 
 def _steps(envs: VectorEnv, log: WorldLog) -> Iterator[tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]]:
-    """Yield the steps of a log."""
     for actions in log.actions:
         yield envs.step(actions)
 

@@ -104,7 +104,6 @@ class Stepper:
         )
 
     def _reading(self, name: str) -> np.ndarray:
-        """Return a sensor's reading of the current state."""
         return self.components.reading(self.state, name)
 
     def _pictures(

@@ -126,7 +126,6 @@ def _read_file(
 
 
 def _parse_row(row: Mapping[str, Any], index: int) -> _Row:
-    """Parse an episode."""
     start = numbers_of("start_position", row.get("start_position"), 3)
     heading = yaw_of(numbers_of("start_rotation", row.get("start_rotation"), 4))
     category = row.get("object_category")

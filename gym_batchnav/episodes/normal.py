@@ -49,7 +49,6 @@ def _quantile(p: float) -> float:
 
 @njit(**ENTRY)
 def _truncated_normal(uniform: np.ndarray, low: np.ndarray, high: float, out: np.ndarray) -> None:
-    """Compute ``truncated_normal`` of arrays [N, D]."""
     for i in range(uniform.shape[0]):
         for k in range(uniform.shape[1]):
             first = _cumulative(low[i, k])

@@ -33,21 +33,17 @@ class EvaluatedEpisodes:
     measures: dict[str, np.ndarray]  # [E] bool, int64 or float64, by name, at the end of the episode
 
     def __len__(self) -> int:
-        """Return the number of episodes."""
         return len(self.episode_index)
 
     def __getattr__(self, name: str) -> np.ndarray:
-        """Return a measure [E]."""
         if name == "measures" or name not in self.measures:  # copying looks up "measures" before it exists
             raise AttributeError(f"these episodes have no measure {name!r}")
         return self.measures[name]
 
     def __dir__(self) -> list[str]:
-        """List the measures as well, for completion."""
         return sorted({*object.__dir__(self), *self.measures})
 
     def __repr__(self) -> str:
-        """Return the number of episodes and the mean of every measure in one line."""
         means = [f"{name}={float(np.mean(values)):.4g}" for name, values in self.measures.items()] if len(self) else []
         return f"{type(self).__name__}({', '.join([counted(len(self), 'episode'), *means])})"
 

@@ -229,17 +229,14 @@ def _policies(comparison: Comparison) -> list[dict[str, Any]]:
 
 
 def _row(kind: str, group: Group) -> dict[str, Any]:
-    """Return a group as JSON values."""
     return {kind: group.name, "episodes": group.num_episodes, **figures(group.estimates)}
 
 
 def _edges(estimate: Estimate) -> list[float]:
-    """Return both ends of an interval."""
     return [estimate.low, estimate.high]
 
 
 def _scores(comparison: Comparison) -> str:
-    """Return the content of the scores file."""
     runs = comparison.results_of(POLICY)
     scores = {
         measure: {agent: run_scores(comparison.results_of(agent), measure).cells for agent in comparison.runs}

@@ -100,7 +100,6 @@ class PolicyAbout:
     spaces: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless an environment can have these settings."""
         for name, hint in get_type_hints(type(self)).items():
             checked_value(name, getattr(self, name), hint)
         if self.sensors:

@@ -668,7 +668,6 @@ class SceneLibrary:
             self._request(index)
 
     def _request(self, index: int) -> None:
-        """Request a scene by its index."""
         self._pace.request()
         niceness = 0 if self.deterministic else self._pace.niceness
         self._loader.request(index, self._sources[index], self._preparers, niceness)

@@ -41,7 +41,6 @@ class StreamDataset(IterableDataset):
         self.agent = agent
 
     def __iter__(self) -> Iterator[dict[str, torch.Tensor]]:
-        """Start a stream and yield its minibatches without end."""
         worker = get_worker_info()
         number, count = (0, 1) if worker is None else (worker.id, worker.num_workers)
         empty = _pinned if worker is None and torch.cuda.is_available() else np.empty

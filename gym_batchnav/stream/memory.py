@@ -57,7 +57,6 @@ class SampleMemory:
         self._places = np.zeros(0, np.int64)
 
     def __len__(self) -> int:
-        """Return the number of samples that can be drawn."""
         return min(self.added, self.capacity)
 
     def begin(self, count: int) -> None:

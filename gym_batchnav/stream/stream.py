@@ -66,7 +66,6 @@ class StreamSettings:
     threads: int | None = None
 
     def __post_init__(self) -> None:
-        """Raise ValueError if a value is out of range."""
         check_counts(batch_size=self.batch_size, sequence_length=self.sequence_length, capacity=self.capacity,
                      prefetch=self.prefetch)  # fmt: skip
         check_choice("memory", self.memory, MEMORIES)
@@ -173,7 +172,6 @@ class BatchStream:
             raise
 
     def __iter__(self) -> Iterator[Columns]:
-        """Return the stream itself, which continues where it is."""
         return self
 
     def __next__(self) -> Columns:
@@ -197,11 +195,9 @@ class BatchStream:
         return batch
 
     def __enter__(self) -> BatchStream:
-        """Return the stream."""
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Close the stream."""
         self.close()
 
     @property

@@ -32,7 +32,6 @@ class Part:
     count: int = 1
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
         if not 1 <= self.number <= self.count <= MAX_PARTS:
             raise ValueError(f"shard={self}: pass i/n with i from 1 to n, such as 2/8")
 
@@ -62,7 +61,6 @@ class Part:
         return work[self.number - 1 :: self.count]
 
     def __str__(self) -> str:
-        """Return ``i/n``."""
         return f"{self.number}/{self.count}"
 
 

@@ -154,7 +154,6 @@ class Checkpoints:
 
 
 def _write(path: Path, packed: Any, about: dict[str, Any]) -> None:
-    """Write a packed state."""
     file = io.BytesIO()
     torch.save({"format": FORMAT, "about": about, "state": packed}, file)
     write_atomically(path, file.getvalue())

@@ -97,7 +97,6 @@ class RunConfig:
     threads: int | None = None
 
     def __post_init__(self) -> None:
-        """Raise ValueError if a setting is invalid."""
         check_choice("policy", self.policy, POLICIES)
         check_choice("device", self.device, ("cpu", "cuda"))
         check_counts(num_envs=self.num_envs, threads=1 if self.threads is None else self.threads)

@@ -234,7 +234,6 @@ def grouped(curves: Sequence[Curve]) -> list[list[Curve]]:
 
 
 def _label(group: Sequence[Curve]) -> str:
-    """Return the name of a group of runs in the legend."""
     return group[0].name if len(group) == 1 else f"{group[0].name} and {len(group) - 1} more seeds"
 
 
@@ -261,7 +260,6 @@ def _settings(folder: Path) -> str:
 
 
 def _save(figure: Figure, path: Path) -> None:
-    """Write a figure as PNG."""
     picture = BytesIO()
     figure.savefig(picture, format="png")
     write_atomically(path, picture.getvalue())

@@ -70,7 +70,6 @@ class Lamb(torch.optim.Optimizer):
         return loss
 
     def _update(self, weights: Tensor, group: dict[str, Any]) -> None:
-        """Update one tensor."""
         state = self.state[weights]
         if not state:
             state["step"] = 0

@@ -80,7 +80,6 @@ class PPOConfig:
     compile: bool = False
 
     def __post_init__(self) -> None:
-        """Raise ValueError if a value is out of range."""
         for name in ("total_frames", "num_steps", "num_minibatches", "num_epochs"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)}: pass at least 1")

@@ -188,7 +188,6 @@ def _draw(scene: Scene, navmesh: NavMesh | None, folder: Path) -> list[Path]:
 
 
 def _print(facts: dict[str, Any], as_json: bool, console: Console) -> None:
-    """Print the facts of a scene."""
     if as_json:
         print(json.dumps(facts))
         return
@@ -202,7 +201,6 @@ def _print(facts: dict[str, Any], as_json: bool, console: Console) -> None:
 
 
 def _table(facts: dict[str, Any]) -> Table:
-    """Return the facts as a table."""
     from gym_batchnav.viz.facts import scene_in_words
 
     table = Table(show_header=False, title=escape(facts["name"]), title_justify="left")

@@ -95,7 +95,6 @@ def features_of(info: DatasetInfo, video: bool) -> dict[str, dict[str, Any]]:
 
 
 def _name(key: str, info: DatasetInfo) -> str:
-    """Return the name of a sensor's feature."""
     images = info.images.get(key) in ("rgb", "depth", "semantic")
     return f"observation.{'images.' if images else ''}{key.replace('/', '.')}"
 

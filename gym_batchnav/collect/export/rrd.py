@@ -89,7 +89,6 @@ def _curves(info: DatasetInfo, episode: Episode) -> dict[str, tuple[np.ndarray, 
 
 
 def _about(info: DatasetInfo, episode: Episode) -> dict[str, str]:
-    """Return the facts about an episode."""
     facts = {
         "task": info.task,
         "policy": info.policy,
