@@ -16,7 +16,7 @@ import numpy as np
 import platformdirs
 
 from gym_batchnav.bench import bench_step
-from gym_batchnav.env.config import Scenes, check_choice
+from gym_batchnav.env.config import Scenes
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.library.sources import SceneSpec, scene_sources
@@ -25,6 +25,7 @@ from gym_batchnav.render.cost import resident_cost
 from gym_batchnav.system.calibration import calibrate
 from gym_batchnav.system.extras import needs_extra
 from gym_batchnav.system.limits import available_memory
+from gym_batchnav.system.numbers import check_choice
 from gym_batchnav.system.process import num_processors
 
 NUM_ENVS = (32, 64, 128, 256, 512, 1024, 2048, 4096)

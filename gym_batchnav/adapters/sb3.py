@@ -14,10 +14,9 @@ from gymnasium.vector import VectorEnv, VectorWrapper
 
 from gym_batchnav.adapters.base import Adapter, to_dicts
 from gym_batchnav.env.batch import BatchNavEnv
-from gym_batchnav.env.config import check_choice
 from gym_batchnav.evaluation.evaluate import evaluate
 from gym_batchnav.system.extras import needs_extra
-from gym_batchnav.system.numbers import check_counts
+from gym_batchnav.system.numbers import check_choice, check_counts
 from gym_batchnav.system.storage import write_atomically
 from gym_batchnav.system.wording import counted
 

@@ -21,6 +21,7 @@ from gym_batchnav.cli.extras import train_extra
 from gym_batchnav.cli.interruption import INTERRUPTED, Interruption
 from gym_batchnav.system.code import PACKAGE
 from gym_batchnav.system.extras import MissingExtraError, install_command
+from gym_batchnav.system.numbers import check_choice
 from gym_batchnav.system.wording import counted, measure_in_words
 
 if TYPE_CHECKING:
@@ -130,8 +131,8 @@ def train(
 def _check_before_torch(preset: str | None, config: Path | None, loggers: Sequence[str]) -> None:
     """Raise an error for what is wrong without importing torch, which takes seconds."""
     presets = sorted(file.stem for file in (PACKAGE / "train" / "presets").glob("*.toml"))
-    if preset is not None and preset not in presets:
-        raise ValueError(f"preset={preset!r}: choose one of {', '.join(map(repr, presets))}")
+    if preset is not None:
+        check_choice("preset", preset, presets)
     if config is not None and not config.is_file():
         raise FileNotFoundError(f"there is no run file '{config}': check the path")
     if "wandb" in loggers and find_spec("wandb") is None:

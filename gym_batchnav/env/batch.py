@@ -20,7 +20,6 @@ from gym_batchnav.env.config import (
     RENDER_MODES,
     EnvConfig,
     autoreset_mode_of,
-    check_choice,
     check_memory,
     takes_keywords_of,
 )
@@ -34,7 +33,7 @@ from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.render.api import Renderer
 from gym_batchnav.scene.categories import SemanticIds
 from gym_batchnav.state import AgentState, EpisodeState
-from gym_batchnav.system.numbers import check_counts
+from gym_batchnav.system.numbers import check_choice, check_counts
 from gym_batchnav.system.process import Claim
 from gym_batchnav.task.api import Task, TaskState
 from gym_batchnav.worlds.views import WorldViews

@@ -49,7 +49,7 @@ from gym_batchnav.scene.load import check_load_options
 from gym_batchnav.state import agent_state, arrays_of, episode_state
 from gym_batchnav.system.compilation import compile_ahead
 from gym_batchnav.system.limits import MEMORY, available_memory
-from gym_batchnav.system.numbers import check_counts, check_flags
+from gym_batchnav.system.numbers import check_choice, check_counts, check_flags
 from gym_batchnav.task.api import Measure, Sensor, Task
 from gym_batchnav.task.components import Components
 from gym_batchnav.task.pointnav import PointNav
@@ -505,12 +505,6 @@ def check_picture_camera(camera: Camera) -> None:
         check_opengl(camera, _PICTURE)
     except ValueError as error:
         raise ValueError(f"camera of a picture that the task takes: {error}") from error
-
-
-def check_choice(name: str, value: object, choices: Sequence[object]) -> None:
-    """Raise ValueError unless the value is one of the choices."""
-    if value not in choices:
-        raise ValueError(f"{name}={value!r}: choose one of {', '.join(map(repr, choices))}")
 
 
 def check_path(name: str, value: object) -> None:

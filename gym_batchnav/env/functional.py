@@ -9,12 +9,12 @@ import numpy as np
 
 from gym_batchnav.actions.api import MAX_PITCH
 from gym_batchnav.env.arguments import indices_of
-from gym_batchnav.env.config import check_choice
 from gym_batchnav.episodes.schedule import EPISODE_ORDERS
 from gym_batchnav.library.prepare import Navigation
 from gym_batchnav.navmesh.record import MAX_COORDINATE
 from gym_batchnav.state import AgentState, EpisodeState, StateLayout, check_values, locked
 from gym_batchnav.system.extras import needs_extra
+from gym_batchnav.system.numbers import check_choice
 
 if TYPE_CHECKING:
     from gym_batchnav.env.batch import BatchNavEnv

@@ -23,12 +23,6 @@ _MOST = 0.5  # share of an island
 _LEAST_SHARE = 0.1  # of the largest island's area, that a storey has
 
 
-def check_floors(floors: str) -> None:
-    """Raise ValueError unless there is such a rule."""
-    if floors not in FLOORS:
-        raise ValueError(f"floors={floors!r}: choose one of {', '.join(map(repr, FLOORS))}")
-
-
 def floor_islands(scene: Scene, navmesh: NavMesh, floors: str = "main") -> np.ndarray:
     """Return whether each island [I] bool is one on which episodes begin and end.
 

@@ -10,12 +10,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from gym_batchnav.episodes.episode_set import EpisodeSet
-from gym_batchnav.episodes.floors import FLOORS, check_floors, floor_islands
+from gym_batchnav.episodes.floors import FLOORS, floor_islands
 from gym_batchnav.episodes.objects import CATEGORIES, ViewRules, find_instances, sample_object_episodes
 from gym_batchnav.episodes.sampling import sample_episodes, sample_tours
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.scene.scene import Scene
-from gym_batchnav.system.numbers import check_flags
+from gym_batchnav.system.numbers import check_choice, check_flags
 
 
 class EpisodeSampler(Protocol):
@@ -47,7 +47,7 @@ class PointEpisodes:
     floors: str = "main"
 
     def __post_init__(self) -> None:
-        check_floors(self.floors)
+        check_choice("floors", self.floors, FLOORS)
 
     def sample(self, scene: Scene, navmesh: NavMesh, num_episodes: int, rng: np.random.Generator) -> EpisodeSet:
         """Return PointNav episodes."""
@@ -70,7 +70,7 @@ class TourEpisodes:
     def __post_init__(self) -> None:
         if isinstance(self.num_goals, bool) or not isinstance(self.num_goals, int) or not 1 <= self.num_goals <= 100:
             raise ValueError(f"num_goals={self.num_goals!r}: pass a whole number from 1 to 100")
-        check_floors(self.floors)
+        check_choice("floors", self.floors, FLOORS)
 
     def sample(self, scene: Scene, navmesh: NavMesh, num_episodes: int, rng: np.random.Generator) -> EpisodeSet:
         """Return episodes with several goals."""
@@ -103,7 +103,7 @@ class ObjectEpisodes:
             raise ValueError(f"categories={names!r}: pass a tuple of different names, such as ('chair', 'bed')")
         object.__setattr__(self, "aliases", sorted_aliases(self.aliases, names))
         check_flags(per_instance=self.per_instance)
-        check_floors(self.floors)
+        check_choice("floors", self.floors, FLOORS)
         _ = self.view_rules  # checks the height
 
     @property

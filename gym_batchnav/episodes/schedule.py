@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gym_batchnav.episodes.draws import keyed_uniform
-from gym_batchnav.system.numbers import is_count
+from gym_batchnav.system.numbers import check_choice, is_count
 
 EPISODE_ORDERS = ("random", "once")
 
@@ -67,8 +67,7 @@ class EpisodeSchedule:
         Raises:
             ValueError: The order is unknown, or it is ``"once"`` and scenes rotate.
         """
-        if order not in EPISODE_ORDERS:
-            raise ValueError(f"order={order!r}: choose from {', '.join(map(repr, EPISODE_ORDERS))}")
+        check_choice("order", order, EPISODE_ORDERS)
         if order == "once" and self._rotates:
             raise ValueError(
                 "order='once' requires all scenes to be resident: pass fewer scenes, or set resident= of Scenes "

@@ -14,7 +14,6 @@ from gym_batchnav.actions.choice import make_noise
 from gym_batchnav.actions.discrete import DiscreteActions
 from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.env.cameras import picture_spaces
-from gym_batchnav.env.config import check_choice
 from gym_batchnav.evaluation.records import (
     CLASS,
     checked_value,
@@ -33,7 +32,7 @@ from gym_batchnav.navmesh.mesh import NavMeshSettings
 from gym_batchnav.navmesh.record import GEODESICS
 from gym_batchnav.render.api import SENSOR_FORMATS, check_sensors
 from gym_batchnav.system.nested import flattened
-from gym_batchnav.system.numbers import check_counts, check_positive
+from gym_batchnav.system.numbers import check_choice, check_counts, check_positive
 from gym_batchnav.task.api import Task
 from gym_batchnav.task.explore import Explore, Flee
 from gym_batchnav.task.imagenav import ImageNav, InstanceImageNav

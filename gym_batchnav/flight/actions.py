@@ -20,7 +20,7 @@ from gym_batchnav.geometry import to_agent_frame, wrap_angle
 from gym_batchnav.navmesh.record import is_detour
 from gym_batchnav.state import AgentState, StepOutcome, agent_state, check_values
 from gym_batchnav.system.compilation import Workload
-from gym_batchnav.system.numbers import check_between, check_counts, check_positive
+from gym_batchnav.system.numbers import check_between, check_choice, check_counts, check_positive
 
 CONTROLS = ("velocity", "acceleration")
 COMPONENTS = ("forward", "up", "side", "yaw")
@@ -85,8 +85,7 @@ class FlightActions(Actions):
     substeps: int = 4
 
     def __post_init__(self) -> None:
-        if self.control not in CONTROLS:
-            raise ValueError(f"control={self.control!r}: choose one of {', '.join(map(repr, CONTROLS))}")
+        check_choice("control", self.control, CONTROLS)
         check_positive(max_speed=self.max_speed, max_acceleration=self.max_acceleration, time_step=self.time_step)
         check_between(1e-3, 1e3, response_time=self.response_time, drag=self.drag)
         check_between(0.0, 3600.0, max_yaw_rate_deg=self.max_yaw_rate_deg)

@@ -11,7 +11,7 @@ import numpy as np
 from typing_extensions import override
 
 from gym_batchnav.episodes.episode_set import EPISODE_ARRAYS, EpisodeSet, check_episode_arrays, point_set
-from gym_batchnav.episodes.floors import check_floors, floor_islands
+from gym_batchnav.episodes.floors import FLOORS, floor_islands
 from gym_batchnav.episodes.sampling import SamplingRules
 from gym_batchnav.flight.air import VOXEL_SIDE_PER_RADIUS, Air, air_from_arrays, find_air
 from gym_batchnav.library.cache import DiskCache
@@ -21,7 +21,7 @@ from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.scene.scene import Scene
 from gym_batchnav.scene.simplify import digest_of_geometry
 from gym_batchnav.system.code import code_digest
-from gym_batchnav.system.numbers import check_between, check_counts
+from gym_batchnav.system.numbers import check_between, check_choice, check_counts
 from gym_batchnav.system.progress import report_stage
 
 MAX_FIELD_BYTES = 128_000_000  # of a scene's shortest paths; a large scene has fewer goals
@@ -79,7 +79,7 @@ class FlightEpisodes:
         check_between(0.01, 10.0, radius=self.radius)
         check_between(0.01, VOXEL_SIDE_PER_RADIUS * self.radius, cell=self.cell)
         check_counts(num_goals=self.num_goals)
-        check_floors(self.floors)
+        check_choice("floors", self.floors, FLOORS)
         check_between(1.0, 1000.0, straight_ratio=self.straight_ratio)
         self._rules()
 

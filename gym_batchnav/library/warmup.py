@@ -32,6 +32,7 @@ from gym_batchnav.scene.load import load_scene
 from gym_batchnav.scene.scene import MASK
 from gym_batchnav.state import AgentState, Commands, StepOutcome, agent_state
 from gym_batchnav.system.compilation import Compiled, Workload, compile_ahead, count_kernels
+from gym_batchnav.system.numbers import check_choice
 from gym_batchnav.system.progress import late_progress
 
 _SMALL_SCENE = "apartment_4"  # the shipped scene with the smallest navmesh
@@ -49,7 +50,7 @@ def warm_up(renderer: str = "auto") -> Compiled:
     Raises:
         ValueError: If the renderer is unknown.
     """
-    _check_renderer(renderer)
+    check_choice("renderer", renderer, RENDERERS)
     drawing = [_drawing(renderer, colors, bodies) for colors in (True, False) for bodies in (False, True)]
     if is_embree_installed():
         drawing += [_drawing("embree", colors, bodies, True) for colors in (True, False) for bodies in (False, True)]
@@ -123,7 +124,7 @@ def kernels_of_commands(renderer: str = "auto") -> dict[str, dict[str, int]]:
         ValueError: If the renderer is unknown.
         CallFailed: If a kernel cannot be compiled.
     """
-    _check_renderer(renderer)
+    check_choice("renderer", renderer, RENDERERS)
     own = batch_workloads(renderer, ("depth",), follows=True, samples=True)
     commands = {
         "demo, bench": batch_workloads(renderer, ("depth",), pictures=True, prepares=False, follows=True),
@@ -290,11 +291,6 @@ _NOISE = Workload("noise of motors", draw_noise)
 _IMAGE_NOISE = Workload("noise of images", add_image_noise)
 _MAPPING = Workload("maps of what agents see", "gym_batchnav.mapping.sensors:map_small_image")
 _JOINING = Workload("images of several channels", join_small_images)
-
-
-def _check_renderer(renderer: str) -> None:
-    if renderer not in RENDERERS:
-        raise ValueError(f"renderer={renderer!r}: choose one of {', '.join(map(repr, RENDERERS))}")
 
 
 def _drawing(renderer: str, colors: bool, bodies: bool = False, lens: bool = False) -> Workload:

@@ -14,10 +14,10 @@ import numba
 import numpy as np
 
 from gym_batchnav.env.batch import BatchNavEnv
-from gym_batchnav.env.config import Episodes, Scenes, autoreset_mode_of, check_choice
+from gym_batchnav.env.config import Episodes, Scenes, autoreset_mode_of
 from gym_batchnav.evaluation.agents import Acting, Agent, ShortestPathAgent, as_agent
 from gym_batchnav.stream.memory import Columns, Empty, Format, SampleMemory
-from gym_batchnav.system.numbers import check_counts, check_flags
+from gym_batchnav.system.numbers import check_choice, check_counts, check_flags
 
 PARTS = ("simulate", "render", "act", "store", "draw", "idle")
 _POLL = 0.1  # seconds after which a simulation that waits for its consumer looks whether it is to stop

@@ -1,9 +1,9 @@
-"""Checks of numbers and flags that are given as arguments."""
+"""Checks of numbers, flags and choices that are given as arguments."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -71,6 +71,12 @@ def check_flags(**flags: bool) -> None:
     for name, flag in flags.items():
         if not isinstance(flag, (bool, np.bool_)):
             raise ValueError(f"{name}={flag!r}: pass True or False")
+
+
+def check_choice(name: str, value: object, choices: Sequence[object]) -> None:
+    """Raise ValueError unless the value is one of the choices."""
+    if value not in choices:
+        raise ValueError(f"{name}={value!r}: choose one of {', '.join(map(repr, choices))}")
 
 
 def _check(values: Mapping[str, float], fits: Callable[[float], bool], wanted: str) -> None:

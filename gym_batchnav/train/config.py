@@ -16,14 +16,14 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from gym_batchnav.env.batch import BatchNavEnv
-from gym_batchnav.env.config import Scenes, check_choice
+from gym_batchnav.env.config import Scenes
 from gym_batchnav.evaluation.records import CLASS, NONE, checked_value, fields_of, sensors_of, value_of
 from gym_batchnav.evaluation.world import TASKS
 from gym_batchnav.geometry import Camera
 from gym_batchnav.mapping.sensors import MapPath
 from gym_batchnav.render.api import SENSOR_FORMATS
 from gym_batchnav.system.nested import flattened
-from gym_batchnav.system.numbers import check_counts, check_positive
+from gym_batchnav.system.numbers import check_choice, check_counts, check_positive
 from gym_batchnav.task.api import Task
 from gym_batchnav.task.pointnav import PointNav
 from gym_batchnav.task.sensors import WalkScan

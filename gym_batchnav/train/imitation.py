@@ -7,6 +7,7 @@ from torch.nn.functional import cross_entropy
 
 from gym_batchnav.evaluation.agents import Agent, ShortestPathAgent
 from gym_batchnav.mapping.agent import MapAgent
+from gym_batchnav.system.numbers import check_choice
 
 TEACHERS = ("follower", "mapper")
 
@@ -21,8 +22,7 @@ def make_teacher(name: str) -> Agent:
     Raises:
         ValueError: The name is unknown.
     """
-    if name not in TEACHERS:
-        raise ValueError(f"teacher={name!r}: choose one of {', '.join(map(repr, TEACHERS))}")
+    check_choice("teacher", name, TEACHERS)
     return MapAgent() if name == "mapper" else ShortestPathAgent()
 
 

@@ -9,8 +9,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from gym_batchnav.env.config import check_choice
 from gym_batchnav.system.extras import needs_extra
+from gym_batchnav.system.numbers import check_choice
 from gym_batchnav.system.storage import write_atomically
 
 TENSORBOARD = "tensorboard"

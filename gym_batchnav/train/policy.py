@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from gym_batchnav.render.api import SENSOR_FORMATS
 from gym_batchnav.state import NUM_ACTIONS
+from gym_batchnav.system.numbers import check_choice
 from gym_batchnav.task.sensors import PointGoal
 from gym_batchnav.train.encoder import GOAL_PICTURES, PATCH, SEResNet9, SmallEncoder
 from gym_batchnav.train.resnet50 import GroupNormResNet50
@@ -359,8 +360,7 @@ def make_policy(kind: str, space: gymnasium.spaces.Dict, hidden: Sequence[str] =
         ValueError: The kind is unknown, or the space has no images, goal pictures of another size than the images, or a
             sensor that the policy cannot read.
     """
-    if kind not in POLICIES:
-        raise ValueError(f"policy {kind!r}: choose one of {', '.join(map(repr, POLICIES))}")
+    check_choice("policy", kind, POLICIES)
     predicts: dict[str, Any] = {name: space[name] for name in hidden if len(space[name].shape or ()) == 1}
     space = gymnasium.spaces.Dict({name: box for name, box in space.items() if name not in hidden})
     sees_goal = GOAL in space.spaces

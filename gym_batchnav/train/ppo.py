@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from gym_batchnav.env.batch import BatchNavEnv
+from gym_batchnav.system.numbers import check_choice
 from gym_batchnav.train.distributed import Workers
 from gym_batchnav.train.imitation import expert_share, imitation_loss, make_teacher
 from gym_batchnav.train.lamb import EPSILON, Lamb, decay_groups, lamb_groups, learning_rate, scaled_learning_rate
@@ -86,8 +87,7 @@ class PPOConfig:
         for name in ("gamma", "gae_lambda", "imitation_share"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name}={getattr(self, name)}: pass a number from 0 to 1")
-        if self.optimizer not in OPTIMIZERS:
-            raise ValueError(f"optimizer={self.optimizer!r}: choose one of {', '.join(map(repr, OPTIMIZERS))}")
+        check_choice("optimizer", self.optimizer, OPTIMIZERS)
         make_teacher(self.teacher)
 
 
