@@ -7,7 +7,6 @@ import platform
 import sys
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from gym_batchnav.render.api import (
     opengl_remedy,
 )
 from gym_batchnav.system.compilation import cache_directory
+from gym_batchnav.system.extras import installed_version
 from gym_batchnav.system.process import num_processors
 from gym_batchnav.system.storage import is_writable
 from gym_batchnav.system.wording import counted
@@ -117,8 +117,9 @@ def diagnose() -> Diagnosis:
         "machine code": _folder(cache_directory()),
         "scenes": _folder(DiskCache().directory),
     }
+    versions = {name: installed_version(name) for name in PACKAGES}
     found = Diagnosis(
-        {"gym-batchnav": gym_batchnav.__version__, "python": platform.python_version(), **_package_versions()},
+        {"gym-batchnav": gym_batchnav.__version__, "python": platform.python_version(), **versions},
         graphics, embree, embree_error, renderer, reason, cuda_error, _threads(), caches,
     )  # fmt: skip
     return replace(found, advice=advise(found))
@@ -246,17 +247,6 @@ def cuda_unavailable_reason() -> str:
     except (RuntimeError, ValueError) as error:
         return str(error)
     return ""
-
-
-def _package_versions() -> dict[str, str | None]:
-    """Return the versions of ``PACKAGES``; None for those that are not installed."""
-    found: dict[str, str | None] = {}
-    for name in PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = None
-    return found
 
 
 def _threads() -> dict[str, Any]:

@@ -8,8 +8,6 @@ the number of pixels, except for the aspect ratio.
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -214,29 +212,6 @@ class Beams(Lens):
 
 
 LENSES: tuple[type[Any], ...] = (Equirectangular, Cylindrical, Fisheye, DoubleSphere, Orthographic, Beams)
-
-
-def lens_record(lens: Lens) -> dict[str, Any]:
-    """Return a lens as plain values for a file: its class and its fields."""
-    fields = {one.name: getattr(lens, one.name) for one in dataclasses.fields(lens)}  # type: ignore[arg-type]
-    return {"class": type(lens).__name__, **fields}
-
-
-def lens_of(record: object) -> Lens:
-    """Return the lens of a record by ``lens_record``.
-
-    Raises:
-        ValueError: The record names no lens, or its values are wrong.
-        TypeError: Its fields are not those of the lens.
-    """
-    if not isinstance(record, Mapping):
-        raise ValueError(f"lens {record!r}: pass the record of a lens")
-    makers = {one.__name__: one for one in LENSES}
-    name = record.get("class")
-    if name not in makers:
-        raise ValueError(f"lens {name!r}: choose one of {', '.join(makers)}")
-    lens: Lens = makers[name](**{key: value for key, value in record.items() if key != "class"})
-    return lens
 
 
 def _azimuth(hfov_deg: float, x: np.ndarray, width: int) -> np.ndarray:

@@ -1,7 +1,5 @@
 """The rays of lenses, against their projections: from a direction to image coordinates."""
 
-import json
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,7 +7,6 @@ from hypothesis import strategies as st
 
 from gym_batchnav.geometry import Camera
 from gym_batchnav.lenses import (
-    LENSES,
     Beams,
     Cylindrical,
     DoubleSphere,
@@ -17,8 +14,6 @@ from gym_batchnav.lenses import (
     Fisheye,
     Lens,
     Orthographic,
-    lens_of,
-    lens_record,
 )
 
 WIDTH = 40
@@ -113,16 +108,6 @@ def test_beams_have_the_elevations_of_their_rows():
     lens = Beams(180, (10.0, -5.0, 0.0))
     _, up, _ = lens.rays(np.full(3, 7.5), np.arange(3) + 0.5, 20, 3).direction.T
     np.testing.assert_allclose(np.degrees(np.arcsin(up)), [10, -5, 0], atol=1e-9)
-
-
-def test_lenses_come_back_from_json():
-    lenses = [*CENTRAL, Orthographic(3)]
-    assert {type(lens) for lens in lenses} == set(LENSES)
-    for lens in lenses:
-        assert lens_of(json.loads(json.dumps(lens_record(lens)))) == lens
-    for record in ({"class": "Magnifier"}, {"class": "Fisheye", "fov_deg": 0}, "Fisheye"):
-        with pytest.raises(ValueError, match=r"Magnifier|fov_deg|the record of a lens"):
-            lens_of(record)
 
 
 def test_a_lidar_is_a_camera_of_beams_in_metres():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -44,12 +44,11 @@ class Checked:
     missing: tuple[str, ...]
 
 
-def check_dataset(folder: str | Path, *, progress: Callable[[int], None] = lambda pieces: None) -> Checked:
+def check_dataset(folder: str | Path) -> Checked:
     """Read a dataset, which may come from strangers, and check every file of it.
 
     Args:
         folder: Folder of the dataset.
-        progress: Called with the number of further shards that have been checked.
 
     Raises:
         ValueError: A file is missing, unexpected or damaged; the message names it.
@@ -59,7 +58,6 @@ def check_dataset(folder: str | Path, *, progress: Callable[[int], None] = lambd
     for record in records:
         check_files(root, record)
         _read(root, info, style, record)
-        progress(1)
     return Checked(info, tuple(records), _missing(root, info))
 
 

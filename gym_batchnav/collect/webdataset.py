@@ -28,6 +28,7 @@ from gym_batchnav.collect.dataset import (
     to_json,
 )
 from gym_batchnav.collect.folder import link_or_copy
+from gym_batchnav.system.arrays import UNREADABLE, array_of_npy
 from gym_batchnav.system.storage import replace_path, write_atomically
 
 TAR = "episodes.tar"
@@ -144,14 +145,11 @@ def _content(tar: tarfile.TarFile, name: str, most: int) -> bytes:
 
 def _array(tar: tarfile.TarFile, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
     """Return the array of the next member, which must have a shape and dtype."""
-    size = math.prod(shape) * dtype.itemsize
-    data = _content(tar, name, size + _MAX_HEADER)
-    stream = io.BytesIO(data)
+    data = _content(tar, name, math.prod(shape) * dtype.itemsize + _MAX_HEADER)
     try:
-        np.lib.format.read_magic(stream)
-        found = np.lib.format.read_array_header_1_0(stream, max_header_size=_MAX_HEADER)
-    except Exception as error:  # of the tokenizer, too
-        raise ValueError(f"'{name}' has no header of an array: {error}") from error
-    if found != (shape, False, dtype) or len(data) - stream.tell() != size:
+        found = array_of_npy(data, dtype.kind)
+    except UNREADABLE as error:
+        raise ValueError(f"'{name}' is not an array: {error}") from error
+    if found.shape != shape or found.dtype != dtype:
         raise ValueError(f"'{name}' is not an array {dtype} {shape}")
-    return np.frombuffer(data, dtype, offset=stream.tell()).reshape(shape)
+    return found

@@ -78,20 +78,15 @@ def seeds_of(seed: int | Sequence[int | None] | None, num_envs: int) -> list[int
     return seeds
 
 
-def episodes_of(episodes: Any, num_envs: int, num_episodes: int) -> np.ndarray:
-    """Return the reset option ``episode_index`` as int64 [N]; ValueError for another shape, dtype or value."""
-    return _numbers_of_episodes("episode_index", episodes, f"({num_envs},)", num_envs, num_episodes)
+def episodes_of(name: str, episodes: Any, num_episodes: int, count: int | None = None) -> np.ndarray:
+    """Return a reset option with ``count`` numbers of episodes (None: any number of them) as int64.
 
-
-def chosen_of(episodes: Any, num_episodes: int) -> np.ndarray:
-    """Return the reset option ``episodes`` as int64 [E]; ValueError for another shape, dtype or value."""
-    return _numbers_of_episodes("episodes", episodes, "(E,)", None, num_episodes)
-
-
-def _numbers_of_episodes(name: str, episodes: Any, shape: str, count: int | None, num_episodes: int) -> np.ndarray:
-    """Return numbers of episodes as int64, ``count`` of them unless it is None."""
+    Raises:
+        ValueError: It has another shape or dtype, or an episode does not exist.
+    """
     episodes = np.asarray(episodes)
     if episodes.ndim != 1 or count not in (None, len(episodes)) or episodes.dtype.kind not in "iu":
+        shape = "(E,)" if count is None else f"({count},)"
         raise ValueError(f"{name} is {episodes.dtype} {episodes.shape}: pass integers {shape}")
     wrong = (episodes < 0) | (episodes >= num_episodes)
     if wrong.any():

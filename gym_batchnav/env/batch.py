@@ -13,7 +13,7 @@ from gymnasium.vector import VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from gym_batchnav.actions.api import Actions
-from gym_batchnav.env.arguments import chosen_of, episodes_of, indices_of, mask_of, numbers_of, options_of, seeds_of
+from gym_batchnav.env.arguments import episodes_of, indices_of, mask_of, numbers_of, options_of, seeds_of
 from gym_batchnav.env.cameras import AgentCameras
 from gym_batchnav.env.card import ProtocolCard, make_card
 from gym_batchnav.env.config import (
@@ -256,13 +256,13 @@ class BatchNavEnv(VectorEnv):
         seeds = seeds_of(seed, self.num_envs)
         rows, order, chosen = (given.get(name) for name in ("episode_index", "episode_order", "episodes"))
         if rows is not None:
-            rows = episodes_of(rows, self.num_envs, self.num_episodes)[mask]
+            rows = episodes_of("episode_index", rows, self.num_episodes, self.num_envs)[mask]
         if order is not None:
             check_choice("episode_order", order, EPISODE_ORDERS)
         if chosen is not None:
             if order != "once":
                 raise ValueError("options={'episodes': ...}: also pass 'episode_order': 'once'")
-            chosen = chosen_of(chosen, self.num_episodes)
+            chosen = episodes_of("episodes", chosen, self.num_episodes)
         if self.worlds is not None:
             self.worlds.of_rows(np.nonzero(mask)[0])
         if order is not None:

@@ -7,7 +7,6 @@ import json
 import platform
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from importlib.metadata import PackageNotFoundError, version
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from gym_batchnav.env.simulator import Simulator
 from gym_batchnav.episodes.samplers import floors_of
 from gym_batchnav.geometry import Camera
 from gym_batchnav.protocols import protocol_of
+from gym_batchnav.system.extras import installed_version
 from gym_batchnav.system.nested import class_of, described
 from gym_batchnav.worlds.api import ALONE
 
@@ -219,13 +219,8 @@ def _whole(value: Any) -> Any:
 
 def _versions() -> dict[str, str]:
     """Return the versions of Python and of the packages that are installed."""
-    found = {"python": platform.python_version()}
-    for name in _PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
+    installed = {name: number for name in _PACKAGES if (number := installed_version(name)) is not None}
+    return {"python": platform.python_version(), **installed}
 
 
 def _ranges(seeds: tuple[int, ...]) -> str:

@@ -37,12 +37,6 @@ def encode_goal(goal: np.ndarray) -> np.ndarray:
     return np.stack([np.cos(angle), np.sin(angle), distance / (1 + distance)], axis=1).astype(np.float32, copy=False)
 
 
-def decode_goal(encoded: np.ndarray) -> np.ndarray:
-    """Return the goals [N, 2] float32 (metres, radians) from the output [N, 3] of ``encode_goal``."""
-    cos, sin, nearness = encoded.T
-    return np.stack([nearness / (1 - nearness), np.arctan2(sin, cos)], axis=1).astype(np.float32, copy=False)
-
-
 class OneArray(VectorWrapper):
     """A batch whose observations, including ``final_obs``, are one array; supports all three autoreset modes.
 

@@ -100,12 +100,10 @@ def episode_set(
     return point_set(start, heading, goals, index.reshape(-1, 1), np.asarray(distance)[:, None], ids)
 
 
-def tour_set(
-    start: np.ndarray, heading: np.ndarray, goals: np.ndarray, leg_distance: np.ndarray, ids: tuple[str, ...] = ()
-) -> EpisodeSet:
+def tour_set(start: np.ndarray, heading: np.ndarray, goals: np.ndarray, leg_distance: np.ndarray) -> EpisodeSet:
     """Return an EpisodeSet of tours: start [E, 3], heading [E], goals [E, T, 3] in order, leg_distance [E, T]."""
     tour = np.arange(leg_distance.size).reshape(leg_distance.shape)
-    return point_set(start, heading, np.asarray(goals).reshape(-1, 3), tour, leg_distance, ids)
+    return point_set(start, heading, np.asarray(goals).reshape(-1, 3), tour, leg_distance)
 
 
 def point_set(

@@ -75,7 +75,7 @@ def statistics(comparison: Comparison, seed: int = 0) -> dict[str, Any]:
         shares = profile_estimate(one, thresholds, seed)
         profiles[agent] = {"share": [each.mean for each in shares], "interval": [_edges(each) for each in shares]}
         found["by_scene"][agent] = [_row("scene", group) for group in by_scene(runs, measures, names, seed)]
-        found["by_distance"][agent] = [_row("distance", group) for group in by_distance(runs, measures, seed=seed)]
+        found["by_distance"][agent] = [_row("distance", group) for group in by_distance(runs, measures, seed)]
     if "success" in measures:
         found["failures"] = {
             agent: count_causes(np.concatenate([failure_causes(run) for run in comparison.results_of(agent)]))

@@ -142,24 +142,15 @@ def by_scene(
     return [_group(runs, measures, scene == number, names[number], seed) for number in dict.fromkeys(scene.tolist())]
 
 
-def by_distance(
-    runs: Sequence[EvaluatedEpisodes],
-    measures: Sequence[str],
-    limits: Sequence[float] = DISTANCE_LIMITS,
-    seed: int = 0,
-) -> list[Group]:
-    """Return the results by the geodesic distance from start to goal; ranges without episodes are left out.
+def by_distance(runs: Sequence[EvaluatedEpisodes], measures: Sequence[str], seed: int = 0) -> list[Group]:
+    """Return the results of an agent's runs in the same episodes by the geodesic distance from start to goal.
 
-    Args:
-        runs: The results of an agent's runs in the same episodes.
-        measures: Names of measures.
-        limits: Metres, rising; a range begins at its lower limit.
-        seed: Seed of the resamples.
+    A range of ``DISTANCE_LIMITS`` begins at its lower limit. Ranges without episodes are left out.
     """
-    bins = np.digitize(runs[0].start_distance, limits)
-    names = [f"below {limits[0]:g} m"]
-    names += [f"{low:g} to {high:g} m" for low, high in itertools.pairwise(limits)]
-    names.append(f"{limits[-1]:g} m and more")
+    bins = np.digitize(runs[0].start_distance, DISTANCE_LIMITS)
+    names = [f"below {DISTANCE_LIMITS[0]:g} m"]
+    names += [f"{low:g} to {high:g} m" for low, high in itertools.pairwise(DISTANCE_LIMITS)]
+    names.append(f"{DISTANCE_LIMITS[-1]:g} m and more")
     return [_group(runs, measures, bins == number, names[number], seed) for number in np.unique(bins).tolist()]
 
 

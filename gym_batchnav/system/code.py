@@ -6,8 +6,9 @@ import hashlib
 import re
 from collections.abc import Iterable
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+
+from gym_batchnav.system.extras import installed_version
 
 PACKAGE = Path(__file__).parents[1]
 _NAME = PACKAGE.name
@@ -42,9 +43,7 @@ def package_digest() -> str:
     return digest_of(sorted(PACKAGE.rglob("*.py")), () if _HAS_SOURCES else ("gym-batchnav",))
 
 
-def imported_by(
-    files: Iterable[Path], late: bool = False, without: tuple[str, ...] = (), package: Path = PACKAGE
-) -> list[Path]:
+def imported_by(files: Iterable[Path], late: bool = False, without: tuple[str, ...] = ()) -> list[Path]:
     """Return modules and all modules of this package whose names they can read, sorted.
 
     Parent packages do not count, which a module runs but does not read, nor do imports for type checkers.
@@ -53,7 +52,6 @@ def imported_by(
         files: The modules.
         late: Whether imports inside functions count, except those of ``viz``, which only show results.
         without: Folders or files to ignore, relative to the package's folder.
-        package: The package's folder.
 
     Raises:
         FileNotFoundError: If one of the files does not exist.
@@ -63,39 +61,32 @@ def imported_by(
     without = (*without, "viz/") if late else without
     while todo:
         file = todo.pop()
-        if file not in found and not file.relative_to(package).as_posix().startswith(without or "\0"):
+        if file not in found and not file.relative_to(PACKAGE).as_posix().startswith(without or "\0"):
             found.add(file)
-            todo += _read_by(file, late, package)
+            todo += _read_by(file, late)
     return sorted(found)
 
 
 @cache
-def _read_by(file: Path, late: bool, package: Path) -> tuple[Path, ...]:
+def _read_by(file: Path, late: bool) -> tuple[Path, ...]:
     """Return the files of this package from which a module imports names."""
     found = set()
     for origin, items, modules in _IMPORTS[late].findall(_ONLY_FOR_TYPES.sub("", file.read_text("utf-8"))):
         names = [f"{origin}.{item}" for item in re.findall(r"\w+", items)]
         for name in names if origin else re.findall(rf"\b{_NAME}[\w.]*", modules):
-            path = package.joinpath(*name.split(".")[1:])
+            path = PACKAGE.joinpath(*name.split(".")[1:])
             candidates = (path.with_suffix(".py"), path / "__init__.py", path.parent.with_suffix(".py"))
             found.add(next((one for one in candidates if one.is_file()), path.parent / "__init__.py"))
     return tuple(found)
 
 
-def digest_of(files: Iterable[Path], packages: Iterable[str], package: Path = PACKAGE, salt: str = "") -> str:
+def digest_of(files: Iterable[Path], packages: Iterable[str], salt: str = "") -> str:
     """Return the SHA-256 of files of the package, of the versions of other packages, and of a string."""
     digest = hashlib.sha256(salt.encode())
     for file in files:
         content = file.read_bytes()
-        digest.update(f"{file.relative_to(package).as_posix()} {len(content)} ".encode())
+        digest.update(f"{file.relative_to(PACKAGE).as_posix()} {len(content)} ".encode())
         digest.update(content)
     for name in packages:
-        digest.update(f"{name} {_version_of(name)} ".encode())
+        digest.update(f"{name} {installed_version(name) or 'not installed'} ".encode())
     return digest.hexdigest()
-
-
-def _version_of(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return "not installed"

@@ -7,6 +7,7 @@ import importlib.util
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 
@@ -37,6 +38,14 @@ def needs_extra(extra: str, what: str) -> Iterator[None]:
 def install_command(extra: str) -> str:
     """Return the command that installs an extra."""
     return f'pip install "gym-batchnav[{extra}]"'
+
+
+def installed_version(package: str) -> str | None:
+    """Return the version of a distribution, or None if it is not installed."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
 
 
 @dataclass(frozen=True, slots=True)

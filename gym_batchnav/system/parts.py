@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar
 
 import numpy as np
 
 MAX_PARTS = 999_999
 
-T = TypeVar("T")
+Work = TypeVar("Work", np.ndarray, list[Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +52,7 @@ class Part:
             raise ValueError(f"shard={text!r}: pass i/n with i from 1 to n, such as 2/8")
         return cls(int(match[1]), int(match[2]))
 
-    @overload
-    def of(self, work: np.ndarray) -> np.ndarray: ...
-    @overload
-    def of(self, work: list[T]) -> list[T]: ...
-    def of(self, work: Any) -> Any:
+    def of(self, work: Work) -> Work:
         """Return this part of a list or of the rows of an array, in the same order."""
         return work[self.number - 1 :: self.count]
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gym_batchnav.state import check_values
+from gym_batchnav.system.numbers import check_length
 from gym_batchnav.task.api import Measure, TaskState
 
 MAIN_MEASURES = ("spl", "success")
@@ -234,9 +235,7 @@ class NDTW(Measure):
     at_end = True
 
     def __post_init__(self) -> None:
-        for name in ("threshold", "spacing"):
-            if not 0 < getattr(self, name) < np.inf:
-                raise ValueError(f"{name}={getattr(self, name)!r}: pass a positive number of metres")
+        check_length(threshold=self.threshold, spacing=self.spacing)
 
     def buffers(self, num_envs: int) -> dict[str, np.ndarray]:
         """Return buffers for the reference path, its number of points, the costs so far and the last position."""

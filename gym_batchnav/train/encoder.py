@@ -127,13 +127,12 @@ class SqueezeExcite(nn.Module):
     """Squeeze-and-excitation: scales channels by weights computed from the whole image (Hu et al. 2018).
 
     Args:
-        num_channels: C.
-        ratio: C divided by the width of the bottleneck.
+        num_channels: C; the bottleneck has a sixteenth of them.
     """
 
-    def __init__(self, num_channels: int, ratio: int = 16) -> None:
+    def __init__(self, num_channels: int) -> None:
         super().__init__()
-        narrow = num_channels // ratio
+        narrow = num_channels // 16
         self.gate = nn.Sequential(nn.Linear(num_channels, narrow), nn.ReLU(), nn.Linear(narrow, num_channels))
 
     def forward(self, pictures: Tensor) -> Tensor:

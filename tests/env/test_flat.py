@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rooms import box_room
 
 from gym_batchnav.env.batch import BatchNavEnv
-from gym_batchnav.env.flat import SCAN_CAMERA, ImageObservation, ScanObservation, decode_goal, encode_goal
+from gym_batchnav.env.flat import SCAN_CAMERA, ImageObservation, ScanObservation, encode_goal
 from gym_batchnav.env.ids import make_batch
 from gym_batchnav.geometry import Camera
 from gym_batchnav.scene.save import save_glb
@@ -35,9 +35,9 @@ def test_goals_are_bounded_and_read_back(distance, angle):
     goal = np.array([[distance, angle]], np.float32)
     encoded = encode_goal(goal)
     assert encoded.shape == (1, 3) and encoded.dtype == np.float32 and np.abs(encoded).max() <= 1
-    back = decode_goal(encoded)[0]
-    assert abs(back[0] - distance) < 1e-6 * (1 + distance) ** 2
-    assert abs(np.angle(np.exp(1j * (back[1] - angle)))) < 1e-6
+    cos, sin, nearness = encoded[0]
+    assert abs(nearness / (1 - nearness) - distance) < 1e-6 * (1 + distance) ** 2
+    assert abs(np.angle(np.exp(1j * (np.arctan2(sin, cos) - angle)))) < 1e-6
 
 
 def test_a_goal_right_behind_is_one_point_and_nearer_is_smaller():

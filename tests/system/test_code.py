@@ -64,7 +64,7 @@ def test_a_change_of_an_imported_module_changes_the_digest(tmp_path, monkeypatch
 
     def digest() -> str:
         code._read_by.cache_clear()
-        return code.digest_of(imported_by([copy / "scene/load.py"], late=True, package=copy), ["numpy"], copy)
+        return code.digest_of(imported_by([copy / "scene/load.py"], late=True), ["numpy"])
 
     before = digest()
     (copy / "library" / "rotation.py").write_text("# nothing that loading depends on\n")
@@ -77,14 +77,14 @@ def test_a_change_of_an_imported_module_changes_the_digest(tmp_path, monkeypatch
 
 def test_versions_of_other_packages_count(monkeypatch):
     before = code.digest_of([], ["numpy", "no-such-package"])
-    monkeypatch.setattr(code, "version", lambda name: "0.0.1")
+    monkeypatch.setattr(code, "installed_version", lambda name: "0.0.1")
     assert code.digest_of([], ["numpy", "no-such-package"]) != before
 
 
 def test_without_sources_the_version_of_the_package_counts(monkeypatch):
     monkeypatch.setattr(code, "_HAS_SOURCES", False)
     before = code_digest.__wrapped__("scene/load.py")
-    monkeypatch.setattr(code, "version", lambda name: "0.0.1")
+    monkeypatch.setattr(code, "installed_version", lambda name: "0.0.1")
     assert code_digest.__wrapped__("scene/load.py") != before
 
 
