@@ -172,11 +172,10 @@ def list_files(folder: Path) -> list[str]:
 
 
 def recognize(files: Iterable[str]) -> list[Dataset]:
-    """Return the datasets whose layouts fit paths best, none if some needed files of every dataset are missing.
+    """Return the datasets whose layouts fit paths best: several if they look alike, as datasets of episodes do.
 
-    Datasets of episodes look alike.
-
-    The layout that fits best is the one of whose patterns, apart from their placeholders, the most characters occur.
+    All needed files must be there. Of such layouts, the best is the one whose patterns with a match have the most
+    characters, placeholders not counted.
     """
     paths = list(files)
     best: list[Dataset] = []
@@ -239,7 +238,7 @@ def _damage(path: Path) -> str:
     Unpacking that was interrupted leaves files that are cut short.
     """
     if not path.is_file():
-        return "is a link to a file that does not exist, or no plain file"
+        return "is not a regular file, or is a link to a file that does not exist"
     try:
         size = path.stat().st_size
         if size == 0:
@@ -378,7 +377,7 @@ def unpack(archive: Path, folder: Path) -> None:
             if size > MAX_RATIO * archive.stat().st_size + 2**20:
                 raise ValueError(f"archive '{archive}' claims to hold {size:,} bytes: it is damaged, delete it")
             file.extractall(aside)  # makes no links, and no files outside the folder
-        # Its names are strings, as copytree passes them.
+        # copytree passes strings, and replace_path takes paths.
         shutil.copytree(aside, folder, copy_function=lambda *ends: replace_path(*map(Path, ends)), dirs_exist_ok=True)
     except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError) as error:
         raise ValueError(f"archive '{archive}' is damaged ({error}): delete it and download it again") from error

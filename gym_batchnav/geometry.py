@@ -16,7 +16,7 @@ import numpy as np
 from gym_batchnav.lenses import Beams, Lens
 from gym_batchnav.system.numbers import check_finite, check_flags, is_number
 
-_FEW = 100  # points whose hull is found as soon without leaving any out
+_FEW = 100  # points; the hull of fewer is found as soon without dropping inner points first
 
 
 class DepthEncoding(NamedTuple):

@@ -46,13 +46,13 @@ class Commands(NamedTuple):
 def _array(dtype: type, *shape: int | str, first: int = 0) -> Any:
     """Declare an array [rows, *shape] of a state and the value that fills it at first.
 
-    Sizes that each state has for itself are given by name.
+    A size with a name, such as ``"bodies"``, is given when a state is made.
     """
     return field(metadata={"array": (dtype, shape, first)})
 
 
 class StepOutcome(NamedTuple):
-    """The results of a step, written by it."""
+    """The results of a move; kernels write into these arrays."""
 
     moved: np.ndarray  # [N] float32, metres walked or flown, in 3-D
     collided: np.ndarray  # [N] bool, whether an agent moved against an obstacle
@@ -403,7 +403,7 @@ class StateLayout:
         }
 
     def fingerprint(self, *others: object) -> int:
-        """Return a number, from 0 to 2**32 - 1, in which other names, shapes, dtypes or ``others`` usually differ."""
+        """Return a checksum, from 0 to 2**32 - 1, of names, shapes and dtypes, and of ``others``."""
         return zlib.crc32(repr((self._places, others)).encode())
 
 

@@ -58,7 +58,7 @@ class LoCoBotNoise(ActuationNoise):
         multiplier: Factor of the noise; 0.5 in the Habitat Challenges 2020 and 2021.
 
     Raises:
-        ValueError: The multiplier is negative or no number.
+        ValueError: The multiplier is negative or not a number.
     """
 
     multiplier: float = 0.5

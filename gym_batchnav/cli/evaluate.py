@@ -146,7 +146,7 @@ def _note(console: Console) -> Callable[[str], None]:
 def _run(comparison: Comparison, part: Part, ray: str | None) -> None:
     """Evaluate the agents here or on a Ray cluster."""
     if ray is None:
-        comparison.run(comparison.asked.seed, part)
+        comparison.run(part)
         return
     from gym_batchnav.cluster.jobs import evaluate_on
 
@@ -159,7 +159,7 @@ def _report(comparison: Comparison, out: Path | None, as_json: bool, console: Co
     from gym_batchnav.viz.report import draw_report
 
     with console.status("Computing intervals"):
-        found = summary(comparison, comparison.asked.seed)
+        found = summary(comparison)
     print_tables(tables(found, comparison.title), console)
     hint = stop_hint(found, comparison.asked.sample)
     if hint is not None:

@@ -63,7 +63,7 @@ def _evaluate(asked: Asked, files: Mapping[str, bytes], shard: Part) -> tuple[di
     with tempfile.TemporaryDirectory() as folder:
         comparison = make_comparison(asked.with_files(_written(files, Path(folder))), _load)
         try:
-            comparison.run(asked.seed, shard)
+            comparison.run(shard)
             return comparison.protocol(), {name: columns_of(one) for name, one in comparison.results.items()}
         finally:
             comparison.close()

@@ -398,7 +398,7 @@ def read_json(path: Path) -> Any:
     """Return the content of a JSON file.
 
     Raises:
-        ValueError: It is too large, or no JSON.
+        ValueError: It is too large, or not JSON.
     """
     if path.stat().st_size > MAX_BYTES:
         raise ValueError(f"'{path}' is larger than {MAX_BYTES:,} bytes: it does not belong to a dataset")

@@ -224,5 +224,5 @@ def is_big(values: np.ndarray) -> bool:
 
 
 def is_big_row(shape: tuple[int, ...], dtype: Any) -> bool:
-    """Return whether one observation is as large as that."""
+    """Return whether one observation of a shape and dtype is that large."""
     return int(np.prod(shape, dtype=object)) * np.dtype(dtype).itemsize > _SMALL

@@ -446,3 +446,19 @@ class BatchNavEnv(VectorEnv):
         self.check_idle(method)
         if not self.simulator.begun.all():
             raise RuntimeError(f"{method} before reset: call reset() first")
+
+
+def batch_of(env: Any) -> BatchNavEnv:
+    """Return the batch inside the wrappers of an environment.
+
+    Raises:
+        TypeError: There is none.
+    """
+    batch = getattr(env, "unwrapped", env)
+    if isinstance(batch, BatchNavEnv):
+        return batch
+    single = isinstance(getattr(batch, "batch", None), BatchNavEnv)
+    remedy = (
+        "pass env.unwrapped.batch" if single else "pass an environment made with gymnasium.make_vec('BatchNav/...')"
+    )
+    raise TypeError(f"{type(env).__name__} is not a batch of gym_batchnav: {remedy}")

@@ -24,6 +24,9 @@ from gym_batchnav.worlds.views import WorldViews
 CameraSpec = Camera | Mapping[str, Camera] | None
 _FARTHEST = 1e6  # metres
 ONLY = ""  # name of a camera that was passed without a name
+USUAL_BUFFERS = 2  # batches of images in a ring of the default size
+PICTURE_VIEWS = 64  # rendered at a time by ``pictures``, which limits its memory
+PICTURE_TARGETS = 4  # cameras of pictures, and sizes, whose targets are kept
 
 
 class CameraSensor(NamedTuple):
@@ -247,11 +250,6 @@ def _noise_by_key(recordings: Mapping[str, CameraSensor], given: Mapping[str, Se
     return found
 
 
-USUAL_BUFFERS = 2  # batches of images in a ring of the default size
-PICTURE_VIEWS = 64  # rendered at a time by ``pictures``, which limits its memory
-PICTURE_TARGETS = 4  # cameras of pictures, and sizes, whose targets are kept
-
-
 class AgentCameras:
     """The cameras of N agents. The renderer and its targets are created on first use.
 
@@ -353,7 +351,7 @@ class AgentCameras:
         if not self.rig.groups:
             return
         if self._drawing:  # an error came between begin and finish
-            self._targets = closed(self._targets)
+            _close_all(self._targets)
         if not self._targets:
             # One set more than promised: the newest is rendered while the caller still holds the others.
             self._targets = self._make_targets(self._buffers + 1)
@@ -417,7 +415,7 @@ class AgentCameras:
                 drawn = target.render(self._slots(some, group), views, bodies)
                 images |= self._split(group, drawn, len(indices))
         except BaseException:  # otherwise a batch that has begun would never finish
-            self._partial_targets = closed(self._partial_targets)
+            _close_all(self._partial_targets)
             raise
         return {key: images[key] for key in self.rig.keys}
 
@@ -502,12 +500,12 @@ class AgentCameras:
 
     def close(self) -> None:
         """Release the targets, and the renderer unless it is shared; idempotent."""
-        closed([*self._targets, *self._partial_targets, *self._picture_targets.values()])
+        _close_all(self._targets)
+        _close_all(self._partial_targets)
+        _close_all(list(self._picture_targets.values()))
+        self._picture_targets.clear()
         if self._owns_renderer and self._renderer is not None:
             self._renderer.close()
-        self._targets = []
-        self._partial_targets = []
-        self._picture_targets = {}
         self._renderer = None
         self._kept = None
 
@@ -519,11 +517,10 @@ def drawn_places(camera: Camera, keys: np.ndarray) -> CameraPlaces | None:
     return camera.jitter.places(camera, step_uniform(keys, np.zeros(len(keys), np.int64), "camera jitter", 3))
 
 
-def closed(targets: list[Target]) -> list[Target]:
-    """Close targets, and return an empty list."""
-    for target in targets:
-        target.close()
-    return []
+def _close_all(targets: list[Target]) -> None:
+    """Close targets and remove them from the list."""
+    while targets:
+        targets.pop().close()
 
 
 def scatter(rows: Any, indices: np.ndarray, count: int) -> Any:

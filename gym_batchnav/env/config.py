@@ -57,6 +57,8 @@ from gym_batchnav.worlds.api import BODY_PARTS, MovingBodies, Team
 
 RENDER_MODES = ("rgb_array",)
 _PICTURE = ("rgb",)  # the sensor of pictures that a task takes
+_COPIES = 3  # of every state array during a step: masks, infos and the outputs of kernels
+_VIEW_BYTES = 3 * 64  # per view: its matrix and two copies
 _MOVED = {  # where the keywords of version 0.2.0 are now
     **dict.fromkeys(("forward_step", "turn_angle_deg"), "actions=DiscreteActions({}=...)"),
     **dict.fromkeys(
@@ -527,10 +529,6 @@ def autoreset_mode_of(mode: AutoresetMode | str) -> AutoresetMode:
     key = str(mode).lower().replace("-", "_")
     check_choice("autoreset_mode", key, tuple(names))
     return names[key]
-
-
-_COPIES = 3  # of every state array during a step: masks, infos and the outputs of kernels
-_VIEW_BYTES = 3 * 64  # per view: its matrix and two copies
 
 
 def check_memory(config: EnvConfig) -> None:

@@ -19,6 +19,9 @@ from gym_batchnav.system.numbers import check_choice
 if TYPE_CHECKING:
     from gym_batchnav.env.batch import BatchNavEnv
 
+ARRAYS = ("torch", "numpy")
+_HEADER_BYTES = 24  # three int64: fingerprint, order of episodes, position in their queue
+_HOST_DEVICES = (1, 3)  # DLPack's numbers of main memory, and of main memory that CUDA has pinned
 
 _FAR = 10 * MAX_COORDINATE  # metres
 _MANY = 2**30  # steps, collisions or goals: counters of 32 bits do not overflow soon
@@ -175,10 +178,6 @@ def _check_limit(name: str, rows: np.ndarray, limit: np.ndarray) -> None:
     if (rows < 0).any() or (rows >= limit).any():
         raise ValueError(f"state array {name!r} does not fit: it belongs to other scenes or episodes")
 
-
-ARRAYS = ("torch", "numpy")
-_HEADER_BYTES = 24  # three int64: fingerprint, order of episodes, position in their queue
-_HOST_DEVICES = (1, 3)  # DLPack's numbers of main memory, and of main memory that CUDA has pinned
 
 Results = tuple[BatchState, Any, Any, Any, Any, dict[str, Any]]
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import VectorEnv, VectorWrapper
 
-from gym_batchnav.env.batch import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv, batch_of
 from gym_batchnav.env.step import Move
 from gym_batchnav.system.storage import make_folder
 from gym_batchnav.worlds.api import STEP_SECONDS
@@ -45,7 +45,8 @@ class RecordWorlds(VectorWrapper):
         worlds: The worlds to record; all by default.
 
     Raises:
-        ValueError: ``env`` is not a batch, the folder has recordings already, or a world does not exist.
+        TypeError: ``env`` is not a batch.
+        ValueError: The folder has recordings already, or a world does not exist.
         OSError: The folder cannot be created.
     """
 
@@ -148,6 +149,7 @@ def replay(envs: VectorEnv, log: WorldLog) -> Iterator[tuple[Any, np.ndarray, np
         log: The recording.
 
     Raises:
+        TypeError: ``envs`` is not a batch.
         ValueError: The batch has other scenes, episodes, agents or bodies.
     """
     batch = batch_of(envs)
@@ -195,15 +197,3 @@ def bodies_of(batch: BatchNavEnv) -> tuple[float, tuple[str, ...], np.ndarray]:
         return worlds.seconds, worlds.shapes, worlds.radius
     team = batch.config.team
     return float(getattr(batch.actions, "time_step", STEP_SECONDS)), (team.shape,), np.array([team.radius])
-
-
-def batch_of(envs: VectorEnv) -> BatchNavEnv:
-    """Return the batch inside wrappers.
-
-    Raises:
-        ValueError: It is not a BatchNavEnv.
-    """
-    batch = envs.unwrapped
-    if not isinstance(batch, BatchNavEnv):
-        raise ValueError(f"a {type(batch).__name__} has no worlds: pass a BatchNavEnv, which may be wrapped")
-    return batch

@@ -45,11 +45,6 @@ class Simulator:
         check_buffers: Raises ValueError for arrays like ``buffers`` with values that those data cannot have.
 
     Attributes:
-        library: The scenes.
-        actions: The meaning of the agents' actions.
-        actuation_noise: Changes the motions that actions command, or None.
-        sliding: Whether the agents slide along walls.
-        geodesic: The method that measures distances to goals.
         state: The following three, in one block of memory.
         agents: AgentState, written in place.
         episodes: EpisodeState, written in place.

@@ -38,7 +38,7 @@ def keyed_uniform(seed: np.ndarray, episode: int | np.ndarray, draw: int | np.nd
 
 
 def episode_key(seed: np.ndarray, episode: np.ndarray) -> np.ndarray:
-    """Return the keys [N] uint64 of the noise of episodes, a pure function of seeds [N] or [1] and numbers [N] int."""
+    """Return the keys [N] uint64 of episodes, a pure function of seeds [N] or [1] and numbers [N] int."""
     state = _scramble(np.asarray(seed, np.uint64) + _GOLDEN)
     return _scramble(state ^ (np.asarray(episode).astype(np.uint64) * _GOLDEN + np.uint64(1)))
 
@@ -49,27 +49,27 @@ def name_key(name: str) -> int:
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little")
 
 
-def step_uniform(noise: np.ndarray, num_steps: np.ndarray, purpose: str, size: int) -> np.ndarray:
+def step_uniform(episode_keys: np.ndarray, num_steps: np.ndarray, purpose: str, size: int) -> np.ndarray:
     """Return random numbers [N, size] float64 in [0, 1), keyed by the episode, the step and the purpose.
 
     Args:
-        noise: [N] uint64, the key of each episode, see ``episode_key``.
+        episode_keys: [N] uint64, see ``episode_key``.
         num_steps: [N] int, actions taken so far in each episode.
         purpose: Name of the use; other names give other numbers.
         size: Numbers per environment.
     """
     key = np.uint64(zlib.crc32(purpose.encode())) << np.uint64(32)
     draw = key + num_steps[:, None].astype(np.uint64) * np.uint64(size) + np.arange(size, dtype=np.uint64)
-    return keyed_uniform(noise[:, None], 0, draw)
+    return keyed_uniform(episode_keys[:, None], 0, draw)
 
 
-def step_keys(noise: np.ndarray, num_steps: np.ndarray, purpose: str) -> np.ndarray:
+def step_keys(episode_keys: np.ndarray, num_steps: np.ndarray, purpose: str) -> np.ndarray:
     """Return keys [N] uint64 of the current step, for generators of many numbers; other purposes give other keys.
 
     Args:
-        noise: [N] uint64, the key of each episode, see ``episode_key``.
+        episode_keys: [N] uint64, see ``episode_key``.
         num_steps: [N] int, actions taken so far in each episode.
         purpose: Name of the use.
     """
     draw = (np.uint64(zlib.crc32(purpose.encode())) << np.uint64(32)) + num_steps.astype(np.uint64)
-    return _scramble(_scramble(noise + _GOLDEN) ^ (draw + _GOLDEN))
+    return _scramble(_scramble(episode_keys + _GOLDEN) ^ (draw + _GOLDEN))

@@ -31,7 +31,7 @@ _OTHER_TASKS = {
     "question": "embodied question answering",
     "rigid_objs": "rearrangement",
 }
-# Such keys of a whole file, which may have no rows.
+# The same for keys of a whole file, which may have no rows.
 _OTHER_TASKS_OF_FILES = {
     "category_to_task_category_id": "ObjectNav",
     "goals_by_category": "ObjectNav",
@@ -360,7 +360,7 @@ def _first_goal(row: dict[str, Any]) -> Any:
 
 
 def text_of(value: Any) -> str:
-    """Return an id as text; Habitat's are text or numbers, and of anything else the beginning serves."""
+    """Return an id as text: Habitat's strings and numbers whole, anything else shortened."""
     return str(value) if isinstance(value, (str, int, float)) else beginning_of(value)
 
 

@@ -30,11 +30,11 @@ CATEGORIES = ("chair", "bed", "plant", "toilet", "tv", "sofa")
 
 _VIEW = Camera(width=32, height=32, hfov_deg=90.0)
 _VIEWS_AT_ONCE = 256
-_BELOW_CENTRE = 1.0  # metres; candidates are searched on the floor nearest to this far below an object's centre
+_BELOW_CENTRE = 1.0  # metres below an object's centre, where the nearest floor is searched for view points
 _MAX_ROUNDS = 1000  # of tries to find starts
 _POINTS_TRIED = 1000  # random points, one of which must be a possible start for an object to be a goal
 _MAX_PAIRS = 2**20  # of starts and goals compared at a time, which limits the memory
-# Goals nearest in a straight line, among which the nearest one is searched first, then among 8 times as many and so on.
+# The nearest goal along paths is searched among this many nearest in a straight line, then among 8 times as many, ...
 _NEAREST_TRIED = 16
 
 

@@ -17,6 +17,9 @@ from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.scene.scene import Scene
 from gym_batchnav.system.numbers import check_choice, check_flags
 
+_SHOWN = 20  # categories of a scene in an error
+_PACKAGE = __name__.partition(".")[0]
+
 
 class EpisodeSampler(Protocol):
     """Samples the episodes of a scene.
@@ -142,10 +145,6 @@ def sorted_aliases(aliases: Any, categories: Sequence[str]) -> tuple[tuple[str, 
             f"{{'armchair_b': {categories[0]!r}}}"
         )
     return tuple(sorted(pairs.items()))
-
-
-_SHOWN = 20  # categories of a scene in an error
-_PACKAGE = __name__.partition(".")[0]
 
 
 def is_rebuildable(sampler: EpisodeSampler) -> bool:

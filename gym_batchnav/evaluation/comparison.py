@@ -31,7 +31,7 @@ SHIPPED_POLICY = "pointnav_depth.safetensors"
 SHIPPED_BLIND = "pointnav_blind.safetensors"
 POLICY = "policy"
 BLIND = "blind"
-BESIDE = (BLIND, RANDOM, FOLLOWER)  # by default; they see no images
+BASELINES = (BLIND, RANDOM, FOLLOWER)  # compared with by default; they see no images
 _OF_POLICIES = re.compile(rf"{POLICY}(_\d+)?")  # the names of the evaluated policy's runs
 # Training uses no seed of 100,000 or larger.
 SMALL_HOMES = tuple(
@@ -75,13 +75,13 @@ class Asked:
         num_envs: N; the results do not depend on it.
         renderer: See BatchNavEnv.
         sample: Sample actions instead of taking the most likely ones.
-        seed: Seed of sampled actions.
+        seed: Seed of the environments, of sampled actions and of the intervals' resamples.
         protocol: The protocol of the environment of agents by name. Policy files contain their settings.
         sensors: The images of that environment; by default the protocol's, or depth.
     """
 
     policies: tuple[str, ...] = ()
-    agents: tuple[str, ...] = BESIDE
+    agents: tuple[str, ...] = BASELINES
     scenes: tuple[str, ...] = ()
     episodes: int | None = None
     num_envs: int = 100
@@ -140,12 +140,12 @@ class Comparison:
                 except ValueError as error:
                     raise ValueError(f"the agent {name!r} cannot act in these episodes: {error}") from error
 
-    def run(self, seed: int = 0, shard: Part = WHOLE) -> None:
-        """Evaluate all agents in a part of the episodes, in environments with a seed."""
+    def run(self, shard: Part = WHOLE) -> None:
+        """Evaluate all agents in a part of the episodes."""
         for name, agent in self.agents.items():
             with late_progress(f"Episodes of the {name.replace('_', '-')} agent", len(shard.of(self.numbers))) as done:
                 self.results[name] = evaluate(
-                    self.env_of(name), agent, self.episodes_per_scene, shard=shard, seed=seed, progress=done
+                    self.env_of(name), agent, self.episodes_per_scene, shard=shard, seed=self.asked.seed, progress=done
                 )
 
     @property
@@ -183,15 +183,15 @@ class Comparison:
 
     def env_of(self, name: str) -> BatchNavEnv:
         """Return the batch of an agent."""
-        return self.blind_env if name in BESIDE else self.env
+        return self.blind_env if name in BASELINES else self.env
 
     def protocol(self) -> dict[str, Any]:
         """Return the protocol card of the results as JSON values."""
         return json.loads(self.env.protocol_card().to_json()) if self.card is None else self.card
 
-    def estimates(self, seed: int = 0) -> dict[str, dict[str, Estimate]]:
+    def estimates(self) -> dict[str, dict[str, Estimate]]:
         """Return means and intervals of all measures, by agent."""
-        return {agent: estimates(self.results_of(agent), seed) for agent in self.runs}
+        return {agent: estimates(self.results_of(agent), self.asked.seed) for agent in self.runs}
 
     def close(self) -> None:
         """Close both batches."""
@@ -219,20 +219,20 @@ def make_comparison(asked: Asked, load: LoadAgent, note: Callable[[str], None] =
         asked = replace(asked, policies=(str(file),))
     policies = _policies(asked, load)
     about = next(iter(policies.values())).about
-    beside = _beside(asked, load)
+    baselines = _baselines(asked, load)
     spec = list(asked.scenes or held_out_scenes("cpu" if about is None else about.preset))
     per_scene = episodes_per_scene_of(asked.episodes, len(scene_sources(spec)))
-    keywords = {**_world(asked, policies, beside), "episodes": Episodes(order="once", count=per_scene)}
+    keywords = {**_world(asked, policies, baselines), "episodes": Episodes(order="once", count=per_scene)}
     env = BatchNavEnv(asked.num_envs, **keywords, scenes=spec, renderer=asked.renderer)
     try:
-        beside = _without_stranger(beside, env, note)
+        baselines = _without_unfit_blind(baselines, env, note)
         blind_env = BatchNavEnv(asked.num_envs, **_without_images(keywords), library=env.library)
     except BaseException:
         env.close()
         raise
-    agents = tuple(name for name in asked.agents if name != BLIND or BLIND in beside)
+    agents = tuple(name for name in asked.agents if name != BLIND or BLIND in baselines)
     asked = replace(asked, agents=agents, scenes=tuple(spec))
-    comparison = Comparison(asked, {**policies, **beside}, keywords, env, blind_env, per_scene)
+    comparison = Comparison(asked, {**policies, **baselines}, keywords, env, blind_env, per_scene)
     try:
         comparison.check()
     except BaseException:
@@ -295,7 +295,7 @@ def _policies(asked: Asked, load: LoadAgent) -> dict[str, ChosenAgent]:
     return dict(zip(labels, chosen, strict=True))
 
 
-def _beside(asked: Asked, load: LoadAgent) -> dict[str, ChosenAgent]:
+def _baselines(asked: Asked, load: LoadAgent) -> dict[str, ChosenAgent]:
     """Return the agents that act in the same episodes, by name; files are called by their file's name.
 
     Raises:
@@ -322,7 +322,7 @@ def _shipped(name: str) -> Path | None:
     return path if path.is_file() else None
 
 
-def _world(asked: Asked, policies: dict[str, ChosenAgent], beside: dict[str, ChosenAgent]) -> dict[str, Any]:
+def _world(asked: Asked, policies: dict[str, ChosenAgent], baselines: dict[str, ChosenAgent]) -> dict[str, Any]:
     """Return the keywords of the environment: those of a policy's training, or the user's for an agent by name.
 
     They include the sensors that the other agents need, which the policy does not read.
@@ -343,7 +343,7 @@ def _world(asked: Asked, policies: dict[str, ChosenAgent], beside: dict[str, Cho
         task = PointNav() if asked.protocol is None else protocol_of(asked.protocol).task
         keywords |= {} if asked.sensors is None else {"sensors": sensors_of(asked.sensors)}
     usual = ("depth",) if asked.protocol is None else protocol_of(asked.protocol).sensors
-    for one in (*policies.values(), *beside.values()):
+    for one in (*policies.values(), *baselines.values()):
         there = tuple(keywords.get("sensors", usual))
         both = with_sensors(there, sensors_of_agent(one.agent))
         if both != there:
@@ -363,16 +363,16 @@ def _without_images(keywords: Mapping[str, Any]) -> dict[str, Any]:
     return {**keywords, **changes}
 
 
-def _without_stranger(
-    beside: dict[str, ChosenAgent], env: BatchNavEnv, note: Callable[[str], None]
+def _without_unfit_blind(
+    baselines: dict[str, ChosenAgent], env: BatchNavEnv, note: Callable[[str], None]
 ) -> dict[str, ChosenAgent]:
     """Return the agents without the shipped blind one, if it was trained with other settings."""
-    blind = beside.get(BLIND)
+    blind = baselines.get(BLIND)
     if blind is None or blind.about is None:
-        return beside
+        return baselines
     try:
         check_world(blind.about, env)
     except ValueError as error:
         note(f"Without the shipped blind agent: {error}")
-        return {name: one for name, one in beside.items() if name != BLIND}
-    return beside
+        return {name: one for name, one in baselines.items() if name != BLIND}
+    return baselines

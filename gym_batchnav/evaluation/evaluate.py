@@ -8,9 +8,9 @@ from dataclasses import dataclass, fields
 import numpy as np
 from gymnasium.vector import VectorEnv
 
-from gym_batchnav.env.batch import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv, batch_of
 from gym_batchnav.evaluation.agents import Acting
-from gym_batchnav.evaluation.loop import EpisodeLoop, batch_of
+from gym_batchnav.evaluation.loop import EpisodeLoop
 from gym_batchnav.system.parts import Part
 from gym_batchnav.system.wording import counted
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from gym_batchnav.env.batch import BatchNavEnv
+from gym_batchnav.env.batch import batch_of
 from gym_batchnav.evaluation.agents import Acting, as_agent
 
 
@@ -102,19 +102,3 @@ class EpisodeLoop:
         return Step(
             self.observation, actions, reward, terminated, acted, self._ended, self._num_steps, self._total_reward, info
         )
-
-
-def batch_of(env: Any) -> BatchNavEnv:
-    """Return the batch inside the wrappers of an environment.
-
-    Raises:
-        TypeError: There is none.
-    """
-    batch = getattr(env, "unwrapped", env)
-    if isinstance(batch, BatchNavEnv):
-        return batch
-    single = isinstance(getattr(batch, "batch", None), BatchNavEnv)
-    remedy = (
-        "pass env.unwrapped.batch" if single else "pass an environment made with gymnasium.make_vec('BatchNav/...')"
-    )
-    raise TypeError(f"{type(env).__name__} is not a batch of gym_batchnav: {remedy}")

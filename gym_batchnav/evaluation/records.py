@@ -164,7 +164,7 @@ def _as_type(value: Any, hint: Any) -> Any:
 
 
 def space_record(space: Space[Any]) -> dict[str, Any]:
-    """Return the record of a space; an empty one for numbers [K], whose size says all, and for what no policy reads."""
+    """Return the record of a space; empty for numbers [K], which their size describes, and if no policy can read it."""
     if not isinstance(space, Box) or not 0 < len(space.shape) <= MAX_AXES:
         return {}
     if np.issubdtype(space.dtype, np.integer):

@@ -39,23 +39,24 @@ SCORES_FORMAT = "gym-batchnav scores 1"
 MAX_SCORES_BYTES = 2**26
 
 
-def summary(comparison: Comparison, seed: int = 0) -> dict[str, Any]:
+def summary(comparison: Comparison) -> dict[str, Any]:
     """Return the figures of the policy, and those of all agents, as JSON values."""
-    agents = {name: figures(found) for name, found in comparison.estimates(seed).items()}
+    agents = {name: figures(found) for name, found in comparison.estimates().items()}
     library = comparison.env.library
     return {
         **agents[POLICY],
         "policies": _policies(comparison),
         "scenes": [library.name(slot) for slot in library.active.tolist()],
         "episodes": len(comparison.results[comparison.policies[0]]),
-        "seed": seed,
+        "seed": comparison.asked.seed,
         "agents": agents,
-        **statistics(comparison, seed),
+        **statistics(comparison),
     }
 
 
-def statistics(comparison: Comparison, seed: int = 0) -> dict[str, Any]:
+def statistics(comparison: Comparison) -> dict[str, Any]:
     """Return statistics over runs and scenes, tables by scene and distance, and causes of failures, as JSON values."""
+    seed = comparison.asked.seed
     measures = _measures_of(comparison)
     measure = measures[0]
     names = dict(enumerate(comparison.env.library.names))

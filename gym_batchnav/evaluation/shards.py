@@ -29,7 +29,7 @@ MAX_BYTES = 2**28
 _FREE_ARGUMENTS = ("policies", "agents", "num_envs", "renderer")
 _FREE_SETTINGS = ("num_envs",)
 _FREE_FACTS = ("seeds", "checksum")  # of the card
-_ELSEWHERE = ("renderer", "versions")  # facts that may differ where results are only drawn
+_FREE_IN_MERGES = ("renderer", "versions")  # facts of the machine that merges, which runs no episode
 
 Columns = dict[str, np.ndarray]
 Content = dict[str, Any]  # of a file
@@ -92,7 +92,7 @@ def merged(
                     f"{option}=: it is not the file of the agent {name!r} that the shards ran: pass that file"
                 )
         here = comparison.protocol()
-        lines = differences(first["card"], here, without=_ELSEWHERE)
+        lines = differences(first["card"], here, without=_FREE_IN_MERGES)
         if lines:
             raise ValueError(f"the scenes or settings here are not those of the shards: {'; '.join(lines)}")
         rows = {agent: [_columns(part, agent, folder) for folder, part in parts.items()] for agent in first["results"]}

@@ -226,7 +226,7 @@ def parse_entry(data: np.ndarray) -> dict[str, np.ndarray]:
             if dtype.kind == "U" and arrays[name].size:  # Python fails on text with other characters
                 characters = np.ascontiguousarray(arrays[name]).view(dtype.str[0] + "u4")
                 if characters.max() > sys.maxunicode:
-                    raise ValueError("no text")
+                    raise ValueError("not text")
     except Exception as error:  # NumPy raises errors of any kind for unknown names of types
         raise ValueError(f"malformed header: {error}") from error
     return arrays

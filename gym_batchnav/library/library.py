@@ -201,7 +201,7 @@ class SceneLibrary:
         index, scene, _ = content
         return bool(self.source_index[slot] != index) or self._scenes[slot] is not scene
 
-    def _hold(self, contents: Sequence[Content]) -> None:
+    def _fill_slots(self, contents: Sequence[Content]) -> None:
         """Fill the first slots with these contents and empty the others; unchanged slots are left alone."""
         for slot in range(self.num_slots):
             content = contents[slot] if slot < len(contents) else NOTHING
@@ -400,9 +400,9 @@ class SceneLibrary:
         self._pace.step()
         self._empty_left_slots()
         if self._arriving is not None:
-            self._take_over()
+            self._switch_lane()
         elif self._step >= self._next_swap:
-            self._take_in()
+            self._receive_loaded()
         if self._loader.requested is None:
             self._request_next()
 
@@ -462,7 +462,7 @@ class SceneLibrary:
             others = (slots[slot] for user, slots in self._users.items() if user != key)
             if self._differs(slot, content) and any(others):
                 raise ValueError(f"scene {self.name(slot)!r} cannot change: agents of another environment are in it")
-        self._hold(contents)
+        self._fill_slots(contents)
         self._loader.cancel()
         self._refusals.reasons = refused
         self._pace.restart()
@@ -572,7 +572,7 @@ class SceneLibrary:
             warn_user(f"only {counted(len(chosen), 'scene')} at a time: more do not fit into {limit}")
         self._arriving = None
         self.active = np.arange(len(chosen), dtype=np.int32)
-        self._hold(list(chosen.values()))
+        self._fill_slots(list(chosen.values()))
 
     def _upcoming(self, excluded: set[int], count: int) -> list[int]:
         """Return the next ``count`` scenes of the plan, which are loaded together.
@@ -607,8 +607,8 @@ class SceneLibrary:
         for slot in np.flatnonzero(~used & (self.source_index >= 0)).tolist():
             self._install(slot, NOTHING)
 
-    def _take_over(self) -> None:
-        """Let the arriving slot take over its lane when it is time."""
+    def _switch_lane(self) -> None:
+        """Give the arriving slot its lane when it is time."""
         assert self._arriving is not None
         slot, due = self._arriving
         if self._step >= due:
@@ -618,8 +618,8 @@ class SceneLibrary:
             self._arriving = None
             self._pace.changed()
 
-    def _take_in(self) -> None:
-        """Place the loaded scene, if any, in a spare slot, if any."""
+    def _receive_loaded(self) -> None:
+        """Take the scene that has been loaded, if a slot is spare, and place it there."""
         free = [slot for slot, scene in enumerate(self._scenes) if scene is None]
         while free and self._loader.requested is not None:
             clock = time.perf_counter()

@@ -86,8 +86,8 @@ class Child:
         self._process: subprocess.Popen[bytes] | None = None
         self._answers: _Answers = queue.SimpleQueue()  # its answers, then None
         self._numbers = itertools.count(1)
-        self._lock = threading.Lock()  # of the process
-        self._turn = threading.Lock()  # of the caller
+        self._lock = threading.Lock()  # protects self._process
+        self._turn = threading.Lock()  # held by the thread whose call is running
 
     def call(
         self,

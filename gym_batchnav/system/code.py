@@ -46,7 +46,7 @@ def package_digest() -> str:
 def imported_by(files: Iterable[Path], late: bool = False, without: tuple[str, ...] = ()) -> list[Path]:
     """Return modules and all modules of this package whose names they can read, sorted.
 
-    Parent packages do not count, which a module runs but does not read, nor do imports for type checkers.
+    Parent packages and imports for type checkers do not count, since a module reads no names from them.
 
     Args:
         files: The modules.

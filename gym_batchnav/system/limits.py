@@ -44,7 +44,7 @@ def available_memory() -> int | None:
 
 
 def processor_quota() -> int | None:
-    """Return for how many processors the control groups around this process give time, rounded up; None for all."""
+    """Return the number of processors that control groups allow this process, rounded up; None for no limit."""
     found = []
     for group in _groups("cpu"):
         quota = _words(group / "cpu.max") or (_words(group / "cpu.cfs_quota_us") + _words(group / "cpu.cfs_period_us"))

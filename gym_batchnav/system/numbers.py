@@ -10,7 +10,7 @@ import numpy as np
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Return whether a value is a finite real number; bools are none."""
+    """Return whether a value is a finite real number; False for bools."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
         return False
     try:

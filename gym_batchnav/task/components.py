@@ -366,7 +366,7 @@ def _check_space(sensor: Sensor) -> None:
 
 
 def _check_values(source: str, values: Any, shape: tuple[int, ...], dtype: Any) -> None:
-    """Raise ValueError unless values are an array with a shape and a dtype, or one of the dtype kinds in a string."""
+    """Raise ValueError unless values are an array of a shape and a dtype; a string such as ``"iu"`` names its kinds."""
     fits = _is_array(values, dtype) if isinstance(dtype, str) else _is_array(values) and values.dtype == dtype
     if not fits or values.shape != shape:
         expected = {_NUMBERS: "numbers", "b": "bool"}.get(dtype, dtype) if isinstance(dtype, str) else dtype

@@ -12,6 +12,7 @@ from gym_batchnav.system.numbers import check_length
 from gym_batchnav.task.api import Measure, TaskState
 
 MAIN_MEASURES = ("spl", "success")
+_MAX_POINTS = 128  # of a reference path
 
 
 def main_measures(names: Iterable[str]) -> tuple[str, ...]:
@@ -209,9 +210,6 @@ class DistanceBin(Measure):
     def measure(self, state: TaskState) -> np.ndarray:
         """Return the bins [N]."""
         return np.digitize(state.episodes.start_distance, self.limits)
-
-
-_MAX_POINTS = 128  # of a reference path
 
 
 @dataclass(frozen=True, slots=True)

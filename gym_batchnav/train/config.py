@@ -144,9 +144,9 @@ def make_config(names: Names) -> RunConfig:
     """Return the settings that some names choose; the others are those of the preset.
 
     ``preset`` names it, ``frames`` is short for ``ppo.total_frames``, and a time limit may be written as ``"90s"``,
-    ``"60m"`` or ``"2h"``. What the preset has gives way to what is named: a policy without images has none of the
-    preset's, another device sets the switches for GPUs, few environments make few mini-batches, and without ``MapPath``
-    the teacher is the follower.
+    ``"60m"`` or ``"2h"``. Settings of the preset that do not suit those that are named are adapted: a policy without
+    images loses the preset's images, ``device`` also sets the switches for GPUs, there are no more mini-batches than
+    environments, and without ``MapPath`` the teacher is the follower.
 
     Raises:
         ValueError: The setting is unknown, or its value is invalid.

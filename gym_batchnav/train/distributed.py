@@ -128,8 +128,8 @@ class Workers:
         return (own * self.size / self.total(own.clone())).tolist()
 
     @contextmanager
-    def others(self) -> Iterator[None]:
-        """Name the cause of errors in code that communicates without a method of this class, such as ``parallel``.
+    def explains_lost_workers(self) -> Iterator[None]:
+        """Say that another worker is gone, in errors of code that itself communicates, such as ``parallel``.
 
         Raises:
             RuntimeError: Another worker is gone.

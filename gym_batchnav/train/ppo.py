@@ -235,7 +235,7 @@ class PPO:
             )
         self.optimizer.zero_grad()
         if self._shards is None:
-            with self.workers.others():
+            with self.workers.explains_lost_workers():
                 loss, terms = self._loss(rollout, envs, acted, advantages, returns, imitates)
                 (loss * weight).backward()
         else:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from gym_batchnav.env.batch import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv, batch_of
 from gym_batchnav.evaluation.agents import Acting, ShortestPathAgent
-from gym_batchnav.evaluation.loop import EpisodeLoop, batch_of
+from gym_batchnav.evaluation.loop import EpisodeLoop
 from gym_batchnav.viz.views import AgentViews
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import VectorEnv
 
+from gym_batchnav.env.batch import batch_of
 from gym_batchnav.env.step import Move
-from gym_batchnav.evaluation.loop import batch_of
 from gym_batchnav.geometry import Camera, camera_to_world
 from gym_batchnav.system.extras import needs_extra
 from gym_batchnav.system.numbers import check_counts

@@ -20,7 +20,7 @@ from gym_batchnav.cli import app  # noqa: E402
 from gym_batchnav.cli.evaluate import evaluate as evaluate_command  # noqa: E402
 from gym_batchnav.cli.evaluate_tables import print_tables, stop_hint, tables  # noqa: E402
 from gym_batchnav.evaluation import failures  # noqa: E402
-from gym_batchnav.evaluation.comparison import SHIPPED_BLIND, SHIPPED_POLICY, Asked, _beside, make_comparison  # noqa: E402
+from gym_batchnav.evaluation.comparison import SHIPPED_BLIND, SHIPPED_POLICY, Asked, _baselines, make_comparison  # noqa: E402
 from gym_batchnav.evaluation.report import read_scores  # noqa: E402
 from gym_batchnav.evaluation.world import PolicyAbout  # noqa: E402
 from gym_batchnav.geometry import Camera  # noqa: E402
@@ -315,7 +315,7 @@ def test_anybodys_agent_is_evaluated_by_name(files, tmp_path, monkeypatch, witho
     assert (tmp_path / "joint" / "scores.json").read_bytes() == (tmp_path / "report" / "scores.json").read_bytes()
 
 
-def test_the_mapper_acts_beside_a_policy(files, tmp_path, without_pictures):
+def test_the_mapper_acts_baselines_a_policy(files, tmp_path, without_pictures):
     policy = str(files["blind"])  # without images of its own
     out = tmp_path / "report"
     (tmp_path / "report").mkdir()
@@ -328,13 +328,13 @@ def test_the_mapper_acts_beside_a_policy(files, tmp_path, without_pictures):
     assert not (out / "failures.png").exists() and not (out / "profiles.png").exists()
 
 
-def test_agents_beside_may_have_files_that_are_called_policy_something(files, tmp_path):
+def test_agents_baselines_may_have_files_that_are_called_policy_something(files, tmp_path):
     file = tmp_path / "policy_best.safetensors"
     file.write_bytes(files["small"].read_bytes())
-    assert list(_beside(Asked(agents=(str(file),)), load_agent)) == [file.name]
+    assert list(_baselines(Asked(agents=(str(file),)), load_agent)) == [file.name]
     file = file.rename(tmp_path / "policy_2")
     with pytest.raises(ValueError, match="'policy_2' is there twice: give the file another name"):
-        _beside(Asked(agents=(str(file),)), load_agent)
+        _baselines(Asked(agents=(str(file),)), load_agent)
 
 
 def test_agents_that_do_not_fit_are_refused(files, seeds, tmp_path):

@@ -180,7 +180,7 @@ def test_other_batches_are_refused(make, tmp_path, keywords, message):
 
 
 def test_wrong_recorders_are_refused(make, tmp_path):
-    with pytest.raises(ValueError, match="has no worlds: pass a BatchNavEnv"):
+    with pytest.raises(TypeError, match="is not a batch of gym_batchnav"):
         RecordWorlds(gymnasium.make_vec("CartPole-v1", num_envs=2), tmp_path)
     with pytest.raises(ValueError, match=r"worlds=\(5,\): there are worlds 0 to 0"):
         RecordWorlds(make(M), tmp_path, worlds=(5,))

@@ -76,7 +76,7 @@ def average(workers):
     parallel = workers.parallel(layer)
     (weight,) = workers.loss_weights([(10, 30)[workers.rank]])
     inputs = torch.full((5, 2), 1.0 + workers.rank)
-    with workers.others():
+    with workers.explains_lost_workers():
         (parallel(inputs).sum(1).mean() * weight).backward()
     return torch.cat([parameter.grad.flatten() for parameter in layer.parameters()]).numpy(), layer.bias.detach()
 
@@ -173,7 +173,7 @@ def test_alone_nothing_waits(monkeypatch):
     layer = torch.nn.Linear(2, 2)
     assert workers.parallel(layer) is layer
     assert workers.loss_weights([5, 3]) == [1.0, 1.0]
-    with pytest.raises(RuntimeError, match="an error of its own"), workers.others():
+    with pytest.raises(RuntimeError, match="an error of its own"), workers.explains_lost_workers():
         raise RuntimeError("an error of its own")
     assert workers.seconds == 0
     workers.close()

@@ -72,7 +72,7 @@ def camera_of(info: DatasetInfo) -> Camera | None:
 
 
 def _curves(info: DatasetInfo, episode: Episode) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Return what an episode has of numbers over time, by path."""
+    """Return the curves of an episode by path: frames and values."""
     frames = np.arange(episode.num_steps + 1)
     curves = {
         REWARD: (frames[1:], episode.rewards),

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 import numpy as np
 from gymnasium.vector import VectorEnv
 
+from gym_batchnav.env.batch import batch_of
 from gym_batchnav.env.step import Move
-from gym_batchnav.evaluation.loop import batch_of
 from gym_batchnav.system.notices import warn_user
 from gym_batchnav.system.numbers import check_between, check_counts
 from gym_batchnav.viz.window.page import Page
