@@ -27,11 +27,7 @@ class Course(NamedTuple):
 
 
 class _BoxActions(Actions):
-    """Actions whose components lie between -1 and 1.
-
-    Attributes:
-        stop_component: See the subclasses.
-    """
+    """Actions whose components lie between -1 and 1."""
 
     stop_component: bool
 

@@ -95,14 +95,9 @@ class LoCoBotNoise(ActuationNoise):
     def _sample(
         self, uniform: np.ndarray, length: np.ndarray, angle: np.ndarray, moves: np.ndarray, turns: np.ndarray
     ) -> np.ndarray:
-        """Return noise [N, 3] before the multiplier: metres ahead, metres to the right, radians.
+        """Return noise [N, 3], metres ahead and to the right and radians, of intended motions and turns (positive).
 
-        Args:
-            uniform: [N, 3], random numbers in [0, 1).
-            length: [N], metres of the intended motion.
-            angle: [N], radians of the intended turn, not negative.
-            moves: [N], how often the noise of a move applies.
-            turns: [N], how often the noise of a turn applies.
+        ``moves`` and ``turns`` are how often the noise of a move and of a turn applies; ``uniform`` is [N, 3].
         """
         mean = moves[:, None] * _MOVE_MEAN + turns[:, None] * _TURN_MEAN
         deviation = np.sqrt(moves[:, None] * _MOVE_VARIANCE + turns[:, None] * _TURN_VARIANCE)

@@ -428,11 +428,7 @@ def _card(card: dict[str, Any]) -> dict[str, Any]:
 
 
 def _agree(root: Path, info: DatasetInfo) -> None:
-    """Write the info of a dataset; if the folder has one already, check that both fit and write their union.
-
-    Raises:
-        ValueError: The folder holds another collection.
-    """
+    """Write the info of a dataset; if the folder has one already, check that both fit and write their union."""
     if not (root / COLLECTION).exists():
         write_info(root, info)
         return
@@ -454,11 +450,7 @@ def _agree(root: Path, info: DatasetInfo) -> None:
 
 
 def _numbers(env: BatchNavEnv, shards: Sequence[Shard]) -> np.ndarray:
-    """Return the numbers [E] int64 of the episodes of shards in a batch.
-
-    Raises:
-        ValueError: A scene was left out, or has too few episodes.
-    """
+    """Return the numbers [E] int64 of the episodes of shards in a batch, whose scenes must have as many."""
     slots = {env.library.name(slot): slot for slot in env.library.active.tolist()}
     numbers = []
     for shard in shards:

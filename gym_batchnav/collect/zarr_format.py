@@ -237,15 +237,8 @@ def _check_file(
 ) -> None:
     """Raise ValueError unless a file has all rows, in chunks that unpack to their size.
 
-    zarr takes as much memory for a chunk as its header asks for, and zeros for one that is missing.
-
-    Args:
-        path: The file.
-        num_rows: Rows of the array in it.
-        num_chunks: Number of chunks in its index; None if it is not compressed.
-        chunk_rows: Rows of a chunk.
-        row: Shape of a row.
-        dtype: Of its values.
+    zarr takes as much memory for a chunk as its header asks for, and zeros for one that is missing. ``num_chunks``, the
+    number in the file's index, is None if it is not compressed; ``row`` is the shape of a row, and ``dtype`` its type.
     """
     row_bytes = math.prod(row) * dtype.itemsize
     size = path.stat().st_size if path.is_file() else -1

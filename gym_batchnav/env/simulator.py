@@ -422,12 +422,8 @@ class Simulator:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the slots, rows and keys of the episodes of agents ``indices`` [M], whose counts have been raised.
 
-        The other agents of a world begin in the scene of the first one, where there is room.
-
-        Args:
-            indices: [M] int, all agents of each world.
-            slot: [W] int, slots of the first agents.
-            row: [W] int, rows of their episodes.
+        ``slot`` and ``row`` [W] are those of the first agent of each world. Its other agents begin in the same scene,
+        where there is room.
         """
         size = self._world_size
         state = self.episodes

@@ -270,12 +270,7 @@ def _choose(name: str, asked: Asked, load: LoadAgent, option: str) -> ChosenAgen
 
 
 def _policies(asked: Asked, load: LoadAgent) -> dict[str, ChosenAgent]:
-    """Return the runs of the evaluated policy: ``policy``, or ``policy_1``, ``policy_2`` and so on.
-
-    Raises:
-        ValueError: An agent is unknown, files and named agents are mixed, or the policies of several files were
-            trained with different environment settings.
-    """
+    """Return the runs of the evaluated policy: ``policy``, or ``policy_1``, ``policy_2`` and so on."""
     names = asked.policies
     chosen = [_choose(name, asked, load, "policy") for name in names]
     first = chosen[0].about
@@ -296,11 +291,7 @@ def _policies(asked: Asked, load: LoadAgent) -> dict[str, ChosenAgent]:
 
 
 def _baselines(asked: Asked, load: LoadAgent) -> dict[str, ChosenAgent]:
-    """Return the agents that act in the same episodes, by name; files are called by their file's name.
-
-    Raises:
-        ValueError: An agent is unknown, or two have the same name.
-    """
+    """Return the agents that act in the same episodes, by name; files are called by their file's name."""
     chosen: dict[str, ChosenAgent] = {}
     for name in asked.agents:
         if name == BLIND:

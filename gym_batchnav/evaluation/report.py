@@ -201,11 +201,7 @@ def read_scores(path: Path | str, measure: str = "spl") -> dict[str, np.ndarray]
 
 
 def _table(table: Any, agent: str, path: Path) -> np.ndarray:
-    """Return scores as an array [R, S].
-
-    Raises:
-        ValueError: They are not rows of numbers of one length.
-    """
+    """Return scores as an array [R, S]; raise ValueError unless they are rows of numbers of one length."""
     try:
         found = np.array(table, float)
     except (ValueError, TypeError, OverflowError) as error:

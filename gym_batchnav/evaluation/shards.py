@@ -164,11 +164,7 @@ def _short(value: Any, limit: int = 80) -> str:
 
 
 def _parts_of(folders: Sequence[Path]) -> dict[Path, Content]:
-    """Read the files of all shards and check that they belong together.
-
-    Raises:
-        ValueError: They do not, or a shard is missing or there twice.
-    """
+    """Read the files of all shards; check that they belong together and that each shard is there once."""
     if not folders:
         raise ValueError("no folders to merge: name the --out folder of every shard")
     parts = {folder: _read(folder / FILE) for folder in folders}
@@ -210,12 +206,7 @@ def _argument_differences(one: Content, other: Content) -> list[str]:
 
 
 def _read(file: Path) -> Content:
-    """Read a file that may come from a stranger.
-
-    Raises:
-        ValueError: It is too large, or not the file of a shard.
-        FileNotFoundError: It does not exist.
-    """
+    """Read a file that may come from a stranger, and check that it is one of a shard."""
     if not file.is_file():
         raise FileNotFoundError(f"'{file}' does not exist: name folders that evaluate --shard i/n --out wrote")
     if file.stat().st_size > MAX_BYTES:
@@ -244,17 +235,8 @@ def _arguments(arguments: Mapping[str, Any], file: Path) -> Asked:
         raise ValueError(f"'{file}': its argument {str(error)[:80]}: run this shard again") from error
 
 
-def _asked(
-    stored: Asked,
-    policies: Sequence[str],
-    agents: Sequence[str],
-    renderer: str | None,
-) -> Asked:
-    """Return the arguments of a file, with policies at other places.
-
-    Raises:
-        ValueError: The number of policies is another one, or the file names a module that the caller does not.
-    """
+def _asked(stored: Asked, policies: Sequence[str], agents: Sequence[str], renderer: str | None) -> Asked:
+    """Return the arguments of a file, with policies at other places, as many as those of the file."""
     count = len(stored.policies)
     if policies and len(policies) != count:
         raise ValueError(f"policies={list(policies)!r}: the shards are of {counted(count, 'run')}: pass as many")
@@ -273,11 +255,7 @@ def _asked(
 
 
 def _columns(part: Content, agent: str, folder: Path) -> Columns:
-    """Return the columns [E] of an agent's episodes.
-
-    Raises:
-        ValueError: They are not lists of numbers of one type and of equal lengths.
-    """
+    """Return the columns [E] of an agent's episodes: lists of numbers of one type and of equal lengths."""
     table = part["results"][agent]
     columns: Columns = {}
     for name, values in table.items() if isinstance(table, dict) else ():

@@ -292,11 +292,7 @@ def check_world(about: PolicyAbout, env: BatchNavEnv) -> None:
 
 
 def _made(record: dict[str, Any]) -> Any:
-    """Return the object of a record.
-
-    Raises:
-        ValueError: It is of a user's class, or a file that it names would be read.
-    """
+    """Return the object of a record, unless it is of a user's class or names a file, which would be read."""
     if not is_known(record) or record.get("distortion") is not None:
         raise ValueError(f"the policy was trained with {record!r}: make an environment with it")
     return value_of(record)

@@ -190,11 +190,7 @@ class Child:
             return self._process, self._answers
 
     def _start(self) -> subprocess.Popen[bytes]:
-        """Start a process with this one's module path.
-
-        Raises:
-            ChildLost: If that is not possible.
-        """
+        """Start a process with this one's module path; raise ChildLost if that is not possible."""
         if is_frozen():  # the executable would start the whole application again
             raise ChildLost(f"{self.what} cannot be started from a frozen application")
         package = str(Path(__file__).parents[2])  # last, for a parent that has left the folder that it was started in
@@ -282,9 +278,7 @@ def _read_answers(stream: IO[bytes], answers: _Answers) -> None:
 def _next_answer(answers: _Answers, number: int, timeout: float, abandoned: Callable[[], bool]) -> dict[str, Any]:
     """Return the next answer to a request, and drop those to abandoned requests.
 
-    Raises:
-        ValueError: If the child ends first, no answer comes within ``timeout`` seconds, or it is malformed.
-        CallAbandoned: If the result is no longer needed.
+    Raise ValueError if the child ends first, if the answer is malformed, or if none comes within ``timeout`` seconds.
     """
     end = time.monotonic() + timeout
     while True:

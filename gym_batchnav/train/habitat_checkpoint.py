@@ -170,11 +170,7 @@ def _unreadable(path: Path, error: Exception) -> ValueError:
 
 
 def _about(weights: dict[str, Tensor]) -> PolicyAbout:
-    """Return the description of the world in which Habitat's agents were trained.
-
-    Raises:
-        ValueError: The network has no images of one sensor.
-    """
+    """Return the description of the world in which Habitat's agents were trained, whose images the weights tell."""
     stem = weights.get(STEM)
     if not isinstance(stem, Tensor) or stem.ndim != 4:
         raise ValueError(f"it has no weights {STEM!r} of a convolution")
@@ -200,11 +196,7 @@ def _about(weights: dict[str, Tensor]) -> PolicyAbout:
 
 
 def _renamed(weights: dict[str, Tensor], policy: Policy) -> dict[str, Tensor]:
-    """Return the tensors of a policy, as copies in float32 by the policy's names.
-
-    Args:
-        weights: Tensors by Habitat's names.
-        policy: A policy of the same network; its tensors count by name and shape alone.
+    """Return tensors by Habitat's names as copies in float32, by the names in a policy of the same network.
 
     Raises:
         ValueError: A tensor is missing, or has another shape or values that are not finite; or one is left over.

@@ -357,11 +357,7 @@ def _settings(out: Path, given: Names, resume: bool) -> tuple[Names, RunConfig]:
 
 
 def _read_run_file(out: Path) -> tuple[Names, RunConfig]:
-    """Return the given and the full settings of the run in a folder.
-
-    Raises:
-        ValueError: The file is damaged.
-    """
+    """Return the given and the full settings of the run in a folder."""
     try:
         given = read_config(out / FILE)
         return given, make_config(given)

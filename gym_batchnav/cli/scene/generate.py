@@ -80,11 +80,7 @@ def generate(
 
 
 def _numbers(seeds: Sequence[str]) -> list[int]:
-    """Return the seeds in a list of numbers and ranges, without duplicates, in order.
-
-    Raises:
-        ValueError: An entry is neither a number nor a range, a range runs backwards, or there are too many seeds.
-    """
+    """Return the seeds in a list of numbers and ranges, without duplicates, in order."""
     numbers: dict[int, None] = {}
     for part in seeds:
         match = re.fullmatch(r"([0-9]+)(?:-([0-9]+))?", part)
