@@ -63,13 +63,7 @@ def bench_step(
         ``machine``, ``threads``.
     """
     env = BatchNavEnv(
-        num_envs,
-        scenes=scenes,
-        sensors=sensors,
-        camera=camera,
-        renderer=renderer,
-        buffers=2,
-        **env_keywords,
+        num_envs, scenes=scenes, sensors=sensors, camera=camera, renderer=renderer, buffers=2, **env_keywords
     )
     with threads_of_numba(threads), closing(env):
         actions = _shortest_path_tape(env)

@@ -113,10 +113,7 @@ def diagnose() -> Diagnosis:
     warp = find_renderer("auto") if has_warp_gpu() else None
     renderer, reason = warp[:2] if warp else explain_auto(graphics, embree is not None)
     cuda_error = cuda_unavailable_reason()
-    caches = {
-        "machine code": _folder(cache_directory()),
-        "scenes": _folder(DiskCache().directory),
-    }
+    caches = {"machine code": _folder(cache_directory()), "scenes": _folder(DiskCache().directory)}
     versions = {name: installed_version(name) for name in PACKAGES}
     found = Diagnosis(
         {"gym-batchnav": gym_batchnav.__version__, "python": platform.python_version(), **versions},

@@ -58,10 +58,7 @@ class PufferVecEnv(Adapter, PufferEnv):
         self.single_observation_space, fields = emulate_observation_space(space)
         self.single_action_space = env.single_action_space
         self.num_agents = env.num_envs
-        self.emulated = {
-            "observation_dtype": self.single_observation_space.dtype,
-            "emulated_observation_dtype": fields,
-        }
+        self.emulated = {"observation_dtype": self.single_observation_space.dtype, "emulated_observation_dtype": fields}
         PufferEnv.__init__(self, buf)
         self._entries = None if self.single_observation_space is space else self.observations.view(fields)[:, 0]
         self._return = np.zeros(self.num_agents)

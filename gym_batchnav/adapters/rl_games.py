@@ -60,10 +60,7 @@ class RLGamesVecEnv(Adapter, IVecEnv):
         # With one environment, rl_games' player drops the dimension.
         given = actions.cpu().numpy().reshape(self.num_actors, *(self.action_space.shape or ()))
         observation, reward, terminated, truncated, info = self.env.step(given)
-        infos = {
-            "time_outs": self._tensors(truncated & ~terminated),
-            "final_info": info.get("final_info", {}),
-        }
+        infos = {"time_outs": self._tensors(truncated & ~terminated), "final_info": info.get("final_info", {})}
         reward = self._tensors(reward.astype(np.float32))
         done = self._tensors(terminated | truncated)
         return {"obs": self._tensors(observation)}, reward, done, infos

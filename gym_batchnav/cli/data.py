@@ -22,8 +22,7 @@ _SHOWN = 5  # names of scenes or files in a line
 def data(
     context: typer.Context,
     dataset: Annotated[
-        str | None,
-        typer.Argument(help="Name of a dataset, or folder of a copy (default: a table of all datasets)."),
+        str | None, typer.Argument(help="Name of a dataset, or folder of a copy (default: a table of all datasets).")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Download the dataset into this folder.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,

@@ -41,7 +41,7 @@ def evaluate(
         str | None,
         typer.Option(
             help="Agents to compare with, separated by commas: blind, random, follower (these three by default), "
-            "mapper, policy files, module:function.",
+            "mapper, policy files, module:function."
         ),
     ] = None,
     scenes: Annotated[
@@ -49,8 +49,7 @@ def evaluate(
         typer.Option(help="File, folder, pattern or name; repeatable (default: the preset's held-out homes)."),
     ] = None,
     episodes: Annotated[
-        int | None,
-        typer.Option(help="Total number of episodes (default: 25 per scene).", min=1),
+        int | None, typer.Option(help="Total number of episodes (default: 25 per scene).", min=1)
     ] = None,
     num_envs: Annotated[int, typer.Option(help="Environments; the results do not depend on it.", min=1)] = 100,
     sample: Annotated[bool, typer.Option("--sample", help="Sample actions instead of taking the most likely.")] = False,

@@ -94,12 +94,7 @@ def _written(files: Mapping[str, bytes], folder: Path) -> dict[str, Path]:
     return places
 
 
-def collect_on(
-    address: str,
-    out: Path,
-    keywords: Mapping[str, Any],
-    num_cpus: int | None = None,
-) -> Collected:
+def collect_on(address: str, out: Path, keywords: Mapping[str, Any], num_cpus: int | None = None) -> Collected:
     """Collect a dataset on a Ray cluster. Finished shards of the dataset stay in its folder.
 
     Args:

@@ -30,14 +30,7 @@ from gym_batchnav.collect.dataset import (
     with_key,
     write_info,
 )
-from gym_batchnav.collect.folder import (
-    finished_shards,
-    is_finished,
-    locked,
-    prepare_folder,
-    remove_aside,
-    write_shard,
-)
+from gym_batchnav.collect.folder import finished_shards, is_finished, locked, prepare_folder, remove_aside, write_shard
 from gym_batchnav.collect.policies import ChosenPolicy, choose_policy
 from gym_batchnav.collect.reading import make_format
 from gym_batchnav.collect.recorder import Finished, FrameBuffers, Recorder, is_big, is_big_row

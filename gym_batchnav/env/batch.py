@@ -16,13 +16,7 @@ from gym_batchnav.actions.api import Actions
 from gym_batchnav.env.arguments import episodes_of, indices_of, mask_of, numbers_of, options_of, seeds_of
 from gym_batchnav.env.cameras import AgentCameras
 from gym_batchnav.env.card import ProtocolCard, make_card
-from gym_batchnav.env.config import (
-    RENDER_MODES,
-    EnvConfig,
-    autoreset_mode_of,
-    check_memory,
-    takes_keywords_of,
-)
+from gym_batchnav.env.config import RENDER_MODES, EnvConfig, autoreset_mode_of, check_memory, takes_keywords_of
 from gym_batchnav.env.functional import FunctionalBatch
 from gym_batchnav.env.observe import Observer
 from gym_batchnav.env.simulator import Simulator

@@ -43,11 +43,7 @@ class Sums:
     measures: Counter = field(default_factory=Counter)  # by name, over the episodes that ended
 
     def add(
-        self,
-        frames: int,
-        seconds: Mapping[str, float],
-        losses: Mapping[str, float],
-        episodes: Mapping[str, np.ndarray],
+        self, frames: int, seconds: Mapping[str, float], losses: Mapping[str, float], episodes: Mapping[str, np.ndarray]
     ) -> None:
         """Add an iteration.
 

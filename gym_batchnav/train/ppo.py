@@ -119,12 +119,7 @@ class PPO:
     """
 
     def __init__(
-        self,
-        env: BatchNavEnv,
-        policy: Policy,
-        config: PPOConfig,
-        seed: int = 0,
-        workers: Workers | None = None,
+        self, env: BatchNavEnv, policy: Policy, config: PPOConfig, seed: int = 0, workers: Workers | None = None
     ) -> None:
         num_envs = env.num_envs
         if num_envs < config.num_minibatches:

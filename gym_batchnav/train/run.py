@@ -151,9 +151,7 @@ class TrainingRun:
         return min(max(shares), 1.0)
 
     def train(
-        self,
-        should_stop: Callable[[], bool] = lambda: False,
-        watch: Callable[[TrainingRun], None] = lambda run: None,
+        self, should_stop: Callable[[], bool] = lambda: False, watch: Callable[[TrainingRun], None] = lambda run: None
     ) -> bool:
         """Train until a limit is reached or ``should_stop`` returns True, then write a checkpoint.
 

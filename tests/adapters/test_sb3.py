@@ -18,10 +18,7 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback, StopTrainingOnRewardThreshold
 from stable_baselines3.common.env_checker import check_env
 from stable_baselines3.common.torch_layers import NatureCNN
-from stable_baselines3.common.vec_env import (
-    VecMonitor,
-    VecVideoRecorder,
-)
+from stable_baselines3.common.vec_env import VecMonitor, VecVideoRecorder
 
 from gym_batchnav.adapters.sb3 import NavEvalCallback, SB3VecEnv, evaluate_once
 from gym_batchnav.env.config import Episodes

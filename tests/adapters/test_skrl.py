@@ -156,8 +156,7 @@ def test_agents_with_replay_store_final_observations_and_act_on_first_ones(recor
         action_space=env.action_space,
         device="cpu",
         cfg=DQN_CFG(
-            experiment={"directory": str(tmp_path), "write_interval": 0, "checkpoint_interval": 0},
-            learning_starts=1000,
+            experiment={"directory": str(tmp_path), "write_interval": 0, "checkpoint_interval": 0}, learning_starts=1000
         ),
     )
     cfg = {"timesteps": 40, "disable_progressbar": True, "close_environment_at_exit": False}

@@ -59,11 +59,7 @@ def test_it_ends_although_a_destructor_has_lost_the_interrupt():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("castle",), "castle"),
-        (("--policy", "missing.safetensors"), "missing.safetensors"),
-    ],
+    ("arguments", "said"), [(("castle",), "castle"), (("--policy", "missing.safetensors"), "missing.safetensors")]
 )
 def test_errors_name_what_is_wrong(arguments, said, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["gym-batchnav", "view", "--no-browser", "--port", "0", *arguments])

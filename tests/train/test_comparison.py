@@ -73,11 +73,7 @@ def test_a_policy_that_cannot_act_is_refused_before_any_episode(write):
 def test_noise_and_timing_of_images_are_left_out_where_there_are_none(write):
     timing = {"depth": SensorTiming(latency=1), "map_path": SensorTiming(latency=1), "heading": SensorTiming(latency=2)}
     policy = write(
-        "noisy",
-        "small",
-        ("depth", MapPath(), Heading()),
-        sensor_noise={"depth": RedwoodNoise()},
-        sensor_timing=timing,
+        "noisy", "small", ("depth", MapPath(), Heading()), sensor_noise={"depth": RedwoodNoise()}, sensor_timing=timing
     )
     comparison = compared(policy, "random")
     try:

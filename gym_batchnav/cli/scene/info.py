@@ -13,14 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from gym_batchnav.cli.scene.choice import (
-    AgentSize,
-    FrameScale,
-    FrameUp,
-    agent_settings,
-    stage_config_hint,
-    with_frame,
-)
+from gym_batchnav.cli.scene.choice import AgentSize, FrameScale, FrameUp, agent_settings, stage_config_hint, with_frame
 
 if TYPE_CHECKING:
     from gym_batchnav.library.cache import DiskCache
