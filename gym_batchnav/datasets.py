@@ -311,9 +311,10 @@ def fetch(address: str, path: Path, progress: Progress = lambda done, total: Non
                 break
             error: Exception = ConnectionError("the connection was interrupted")
         except urllib.error.HTTPError as failure:
-            if failure.code == _PAST_THE_END and before:  # killed after the last byte, or the file became smaller
-                if _is_whole(failure, before):
+            if failure.code == _PAST_THE_END and before:
+                if failure.headers.get("Content-Range", "") == f"bytes */{before}":  # killed after the last byte
                     break
+                # The file became smaller.
                 part.unlink()
                 continue
             raise OSError(
@@ -326,11 +327,6 @@ def fetch(address: str, path: Path, progress: Progress = lambda done, total: Non
             raise OSError(f"{address} cannot be downloaded: {error}: run the same command again to resume") from error
     replace_path(part, path)
     tag.unlink(missing_ok=True)
-
-
-def _is_whole(failure: urllib.error.HTTPError, size: int) -> bool:
-    """Return whether a server that refuses to send more than ``size`` bytes says that the file has no more."""
-    return failure.headers.get("Content-Range", "") == f"bytes */{size}"
 
 
 def _fetch_rest(address: str, part: Path, tag: Path, progress: Progress) -> bool:

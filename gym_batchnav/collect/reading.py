@@ -16,8 +16,6 @@ from gym_batchnav.collect.zarr_format import Zarr
 from gym_batchnav.env.batch import BatchNavEnv
 
 Returned = tuple[dict[str, Any], float, bool, bool]
-
-
 FORMATS: dict[str, type[Zarr] | type[WebDataset]] = {"zarr": Zarr, "webdataset": WebDataset}
 
 

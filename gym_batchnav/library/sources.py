@@ -251,7 +251,7 @@ def files_are(folder: Path, files: Mapping[str, str], known: Iterable[str] = ())
     def digest_now(path: Path) -> str:
         return digest_of(path) if path.is_file() else ""
 
-    assets = _assets(files)
+    assets = [Path(name) for name, digest in files.items() if digest and Path(name).suffix.lower() in SUFFIXES]
     beside = {asset.with_suffix(ending).as_posix() for asset in assets for ending in _COMPANIONS}
     try:
         return all(digest_now(folder / name) == files.get(name, "") for name in (files.keys() | beside) - set(known))
@@ -262,11 +262,6 @@ def files_are(folder: Path, files: Mapping[str, str], known: Iterable[str] = ())
 def has_new_semantics(file: Path, scene: Scene) -> bool:
     """Return whether annotations have been added, next to its file or that of its stage, to a scene without any."""
     return "semantics" not in scene.metadata and semantics_beside(file) is not None
-
-
-def _assets(files: Mapping[str, str]) -> list[Path]:
-    """Return the scene files among some files, which are given with their SHA-256."""
-    return [Path(name) for name, digest in files.items() if digest and Path(name).suffix.lower() in SUFFIXES]
 
 
 def digest_of(path: Path) -> str:

@@ -76,7 +76,10 @@ class Components:
         own = _as_sequence("sensors" + of_task, task.sensors)
         given = _by_name("sensor", (*own, *sensors), frozenset(SENSOR_FORMATS))
         space = gymnasium.spaces.Discrete(NUM_ACTIONS) if action_space is None else action_space
-        self.sensors: dict[str, Sensor] = {name: _for_actions(one, space) for name, one in given.items()}
+        self.sensors: dict[str, Sensor] = {
+            name: one.for_actions(space) if hasattr(one, "for_actions") else one  # it need not inherit Sensor
+            for name, one in given.items()
+        }
         self.measures: dict[str, Measure] = _by_name(
             "measure", (*_as_sequence("measures" + of_task, task.measures), *_as_sequence("measures", measures)), _TAKEN
         )
@@ -311,11 +314,6 @@ def _by_name(role: str, given: Sequence[Named], taken: frozenset[str]) -> dict[s
             )
         found.setdefault(name, one)
     return found
-
-
-def _for_actions(sensor: Sensor, space: gymnasium.Space) -> Sensor:
-    """Return a sensor for agents whose actions are in a space; an object that does not inherit Sensor is unchanged."""
-    return sensor.for_actions(space) if hasattr(sensor, "for_actions") else sensor
 
 
 def _check_role(role: str, one: object) -> None:

@@ -212,7 +212,8 @@ def draw_curves(curves: Sequence[Curve], path: Path, measure: str, by: str) -> N
     axes = figure.add_subplot()
     for group in grouped(curves):
         x, seeds = _on_common_axis(group)
-        (line,) = axes.plot(x, seeds.mean(0), label=_label(group))
+        more = f" and {len(group) - 1} more seeds" if len(group) > 1 else ""
+        (line,) = axes.plot(x, seeds.mean(0), label=group[0].name + more)
         if len(group) > 1:
             axes.fill_between(x, seeds.min(0), seeds.max(0), color=line.get_color(), alpha=0.2, linewidth=0)
     axes.set(xlabel="million frames" if by == FRAMES else "hours", ylabel=measure_in_words(measure))
@@ -227,10 +228,6 @@ def grouped(curves: Sequence[Curve]) -> list[list[Curve]]:
     for curve in curves:
         groups.setdefault(curve.settings, []).append(curve)
     return list(groups.values())
-
-
-def _label(group: Sequence[Curve]) -> str:
-    return group[0].name if len(group) == 1 else f"{group[0].name} and {len(group) - 1} more seeds"
 
 
 def _on_common_axis(group: Sequence[Curve]) -> tuple[np.ndarray, np.ndarray]:
