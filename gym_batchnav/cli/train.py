@@ -53,7 +53,10 @@ def train(
     renderer: Annotated[str | None, typer.Option(help="auto (the default), warp, opengl or embree.")] = None,
     init: Annotated[
         str | None,
-        typer.Option(help="Begin with the weights of a policy file, or of a shipped policy such as pointnav_depth."),
+        typer.Option(
+            help="Begin with the weights of a policy file, or of a shipped policy such as pointnav_depth; "
+            "--set ppo.imitation_share=0 leaves out the preset's teacher."
+        ),
     ] = None,
     config: Annotated[
         Path | None, typer.Option(help="File with settings: TOML, or the run.json of another run; options override it.")
