@@ -134,7 +134,7 @@ def test_shares_that_no_node_has_are_refused():
 
 
 def test_another_version_on_a_node_is_refused():
-    with pytest.raises(ValueError, match=r"0.0.1 \(else\) where the command runs: install the same version"):
+    with pytest.raises(ValueError, match=r"the command runs with 0\.0\.1 \(else\): install the same version"):
         _on_node(str, Part(), "0.0.1 (else)", 1)
 
 
