@@ -127,7 +127,7 @@ def test_windows_replaces_a_file_once_it_is_closed(tmp_path, monkeypatch, system
 
 
 @pytest.mark.parametrize(
-    ("name", "waits", "remedy"), [("win32", True, "close the program"), ("linux", False, "fix that")]
+    ("name", "waits", "remedy"), [("win32", True, "close the program"), ("linux", False, "remove the cause")]
 )
 def test_a_file_that_stays_open_is_named(tmp_path, monkeypatch, system, name, waits, remedy):
     system(name)

@@ -68,7 +68,7 @@ def write_atomically(path: Path, *chunks: bytes | memoryview) -> None:
         if isinstance(error, OSError):
             reason = error.strerror or str(error)
             in_use = sys.platform == "win32" and isinstance(error, PermissionError)
-            remedy = "close the program that has it open" if in_use else "fix that"
+            remedy = "close the program that has it open" if in_use else "remove the cause and try again"
             raise type(error)(f"cannot write '{path}': {reason}: {remedy}, or name a file in another folder") from error
         raise
 

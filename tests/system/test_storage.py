@@ -26,7 +26,7 @@ def test_a_disk_that_refuses_leaves_what_was_there_and_names_the_file(tmp_path, 
 
     with monkeypatch.context() as patch:
         patch.setattr(*((Path, step) if step == "open" else (os, step)), refuse)
-        with pytest.raises(OSError, match=r"^cannot write '.*file': No space left on device: fix that"):
+        with pytest.raises(OSError, match=r"^cannot write '.*file': No space left on device: remove the cause"):
             write_atomically(tmp_path / "file", b"new")
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("file", b"old")]
 
