@@ -30,7 +30,6 @@ ONLY = {
     "trimesh": ("scene/formats/", "worlds/shapes.py"),
     "embreex": "render/embree/",
     **dict.fromkeys(("DracoPy", "meshopt", "opengl_basisu", "mujoco"), "scene/formats/"),
-    "fast_simplification": "scene/simplify.py",
     "torch": ("train/", "render/warp/", "env/functional.py", "stream/dataset.py", "adapters/"),
     "imageio": "viz/",
     **dict.fromkeys(("viser", "websockets"), "viz/window/"),

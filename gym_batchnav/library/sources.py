@@ -50,10 +50,7 @@ _LOADER = partial(
     "scene/habitat/dataset.py",
     "library/packing.py",
     without=("navmesh/build/", "navmesh/kernels/"),
-    packages=(
-        *("numpy", "pillow", "trimesh", "DracoPy", "opengl-basisu", "meshopt", "scipy", "mujoco"),
-        "fast-simplification",
-    ),
+    packages=("numpy", "pillow", "trimesh", "DracoPy", "opengl-basisu", "meshopt", "scipy", "mujoco"),
 )
 _GENERATOR = partial(
     code_digest,

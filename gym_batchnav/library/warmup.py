@@ -30,6 +30,7 @@ from gym_batchnav.render.api import RENDERERS, SENSOR_FORMATS, SENSORS, is_embre
 from gym_batchnav.render.interleave import NUM_GOAL_VALUES, interleave
 from gym_batchnav.scene.load import load_scene
 from gym_batchnav.scene.scene import MASK
+from gym_batchnav.scene.simplify import simplify_scene
 from gym_batchnav.state import AgentState, Commands, StepOutcome, agent_state
 from gym_batchnav.system.compilation import Compiled, Workload, compile_ahead, count_kernels
 from gym_batchnav.system.numbers import check_choice
@@ -59,7 +60,7 @@ def warm_up(renderer: str = "auto") -> Compiled:
     return compile_ahead(
         [
             *(*drawing, _PREPARING, _BUILDING, _QUERYING, _WALKING, _FOLLOWING, _STROLLING, _CROWDS),
-            *(_DETOUR, _READING, _NOISE, _IMAGE_NOISE, _JOINING),
+            *(_DETOUR, _READING, _SIMPLIFYING, _NOISE, _IMAGE_NOISE, _JOINING),
             *(work for work in moving if work is not None),
             _MAPPING,
         ]
@@ -277,10 +278,17 @@ def read_small_obj() -> None:
             load_scene(path)
 
 
+def simplify_small_scene() -> None:
+    """Simplify a shipped scene."""
+    scene = load_scene(assets_dir() / f"{_SMALL_SCENE}.glb")
+    simplify_scene(scene, len(scene.triangles) - 1)
+
+
 _PREPARING = Workload("preparing navmeshes", prepare_small_navmesh)
 _QUERYING = Workload("distances and maps", query_small_navmesh)
 _BUILDING = Workload("the navmesh builder", build_small_navmesh)
 _READING = Workload("reading OBJ", read_small_obj)
+_SIMPLIFYING = Workload("simplifying scenes", simplify_small_scene)
 _MASKS = Workload("drawing masked triangles", draw_small_scene, ("embree", True, False, False, True))
 _WALKING = Workload("walking", walk_nowhere)
 _FOLLOWING = Workload("following", follow_nowhere)

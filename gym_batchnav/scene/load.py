@@ -62,8 +62,8 @@ def load_scene(
 
     Textures are scaled down to ``texture_size`` one by one. With ``"auto"`` it is the largest of 2,048, 1,024, 512, ...
     with which all textures together take at most 256 MiB; ``metadata["texture_size"]`` has the result. Geometry is
-    simplified only if ``max_triangles`` asks for it, each object and material by itself. ``Scene.unsimplified`` then
-    loads the whole geometry, from which navmeshes are built.
+    simplified only if ``max_triangles`` asks for it, where the errors are smallest. ``Scene.unsimplified`` then loads
+    the whole geometry, from which navmeshes are built.
 
     The file is not trusted: its content is checked before use, its references are followed only inside its own folder
     (those of MuJoCo's XML to meshes, textures and models also in neighbouring folders), and its size, textures and
@@ -96,7 +96,7 @@ def load_scene(
         scene: Name of the scene to load from a glTF file with several; the file's default scene if not given.
         semantics: Whether to read annotations next to the file.
         texture_size: Longest side of a texture in pixels, 1 to 8,192, or ``"auto"``.
-        max_triangles: Limit of the number of triangles; it needs the extra ``formats``. None keeps them all.
+        max_triangles: Limit of the number of triangles; see ``Scenes`` for what it costs. None keeps them all.
 
     Raises:
         SceneNotFoundError: If there is no such file; it is a SceneError and a FileNotFoundError.

@@ -37,7 +37,7 @@ def prepare(
         str | None, typer.Option(help="Prepare part i of n, i from 1 to n, as in 2/8.", metavar="i/n")
     ] = None,
     max_triangles: Annotated[
-        int | None, typer.Option(help="Simplify files with more triangles (extra formats); navmeshes are built before.")
+        int | None, typer.Option(help="Simplify files with more triangles; navmeshes are built before.")
     ] = None,
     agent: AgentSize = None,
     task: Annotated[
