@@ -16,6 +16,8 @@ import dataclasses
 import json
 import os
 import sys
+import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -26,11 +28,13 @@ from typing import Any
 import numba
 import numpy as np
 import psutil
+from scenes import make_scan
 
 from gym_batchnav.bench import bench_render, drawing, interleaved, machine
 from gym_batchnav.geometry import Camera
 from gym_batchnav.homes import generate_apartment
 from gym_batchnav.navmesh import NavMesh, NavMeshSettings
+from gym_batchnav.scene.load import load_scene
 
 APARTMENTS = "apartments"
 HOUSE = "aws_small_house/aws_small_house.glb"
@@ -86,6 +90,31 @@ def triangles(_: Path, seconds: float) -> list[Row]:
         rates = interleaved({"plain": few.draw, "curved": many.draw}, seconds)
     what = f"{len(curved.triangles):,} triangles to {len(plain.triangles):,}"
     return [ratio(what, rates, "curved", "plain", 0.3)]
+
+
+def detail(data: Path, seconds: float) -> list[Row]:
+    """Compare scenes of 30,000 triangles with the same ones before they were simplified, from the same places."""
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        scan = Path(folder) / "scan.glb"
+        make_scan(scan, num_triangles=5_000_000, num_textures=1, side=64)
+        for path in (data / "scenes" / HOUSE, data / "scenes" / SHOP, scan):
+            whole = load_scene(path)
+            started = time.perf_counter()
+            simple = load_scene(path, max_triangles=30_000)
+            taken = time.perf_counter() - started
+            with embree(whole) as many, embree(simple) as few:
+                depth = 10 * many.render()["depth"]
+                error = np.abs(10 * few.render()["depth"] - depth)
+                rates = interleaved({"whole": many.draw, "simple": few.draw}, seconds)
+            what = f"{len(simple.triangles):,} of {len(whole.triangles):,} triangles of {path.stem}"
+            speed = float(np.median(rates["calibration"]))
+            rows += [
+                ratio(what, rates, "simple", "whole", 1.0),
+                Row(f"{what}: mean depth error, m", float(error.mean()), 0.05, speed, True, f"made in {taken:.1f} s"),
+                Row(f"{what}: off by 5%", float((error > 0.05 * depth).mean()), 0.02, speed, True, "share of pixels"),
+            ]
+    return rows
 
 
 def sizes(_: Path, seconds: float) -> list[Row]:
@@ -163,6 +192,7 @@ PARTS: dict[str, Callable[[Path, float], list[Row]]] = {
     ),
     "opengl": partial(absolute, renderer="opengl", sensors=("depth",), bars={APARTMENTS: 800, HOUSE: 250}),
     "triangles": triangles,
+    "detail": detail,
     "sizes": sizes,
     "views": views,
     "threads": threads,

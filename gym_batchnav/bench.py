@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numba
@@ -111,6 +112,7 @@ class DrawnViews:
     """Views that can be drawn repeatedly: ``draw`` draws all of them and returns their number."""
 
     draw: Callable[[], int]
+    render: Callable[[], dict[str, Any]]  # draws them and returns the images
     circumstances: dict[str, Any]  # scenes, renderer and machine
 
 
@@ -139,7 +141,8 @@ def drawing(
             return num_views
 
         circumstances = _circumstances(library, camera, sensors, num_views)
-        yield DrawnViews(draw, circumstances | {"renderer": drawer.name, "device": drawer.device})
+        render = partial(target.render, slots, views)
+        yield DrawnViews(draw, render, circumstances | {"renderer": drawer.name, "device": drawer.device})
     finally:
         drawer.close()
 
