@@ -24,7 +24,7 @@ from gym_batchnav.navmesh.kernels.visibility import (
     next_cone,
     open_cones,
 )
-from gym_batchnav.system.jit import ENTRY, INNER
+from gym_batchnav.system.jit import ENTRY, INNER, SMALL
 
 CELL = 0.1  # metres; more where one of the limits below would be exceeded
 MAX_CELLS = 1 << 17
@@ -279,7 +279,7 @@ def _list_corners(
     return True, by_piece
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def piece_at(cells: Cells, polygon: int, x: float, z: float) -> int:
     """Return the piece of ``polygon`` at a point, or -1 if the point lies outside the polygon because of rounding."""
     column = int((x - cells.frame[0]) / cells.frame[2])

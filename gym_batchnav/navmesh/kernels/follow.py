@@ -30,7 +30,7 @@ class Stride(NamedTuple):
     sliding: bool
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def _next_corner(row: np.ndarray, goal_set: int, corner: int, goal: int, spot: Spot) -> tuple[int, int]:
     """Return what to head for: the path's first corner, or the one behind it if the agent stands at the first.
 
@@ -67,7 +67,7 @@ def _waypoint(row: np.ndarray, goal_set: int, corner: int, goal: int, spot: Spot
     return corners.point[corner, 0], corners.point[corner, 2]
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def _goal_from_corner(row: np.ndarray, goal_set: int, corner: int) -> int:
     """Return the goal of a set whose straight distance from a corner is that of the shortest path."""
     goals = goals_at(row)
@@ -113,7 +113,7 @@ def _best_turn(
     return distance, best, best_turns
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def _stride_along(row: np.ndarray, queue: np.ndarray, spot: Spot, heading: float, stride: Stride) -> Spot:
     """Return the spot that a step along a heading leads to; its polygon is -1 if the agent would hardly move."""
     length = stride.forward_step
@@ -125,7 +125,7 @@ def _stride_along(row: np.ndarray, queue: np.ndarray, spot: Spot, heading: float
     return ahead
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def follow(
     row: np.ndarray, goal_set: int, queue: np.ndarray, spot: Spot, heading: float, stride: Stride, goal_radius: float
 ) -> int:
@@ -155,7 +155,7 @@ def follow(
     return 2 if turns_needed > 0 else 3
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def _best_of_all_turns(
     row: np.ndarray,
     goal_set: int,

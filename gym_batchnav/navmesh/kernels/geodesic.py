@@ -111,29 +111,17 @@ def distance_and_corner(row: np.ndarray, goal_set: int, spot: Spot) -> tuple[flo
         The distance in metres, inf if there is no path; the first corner of the path, -1 if it is straight; and the
         goal that a straight path leads to.
     """
-    ground = ground_at(row)
     goals = goals_at(row)
-    goal = to_int64(goals.first[goal_set])
+    first = to_int64(goals.first[goal_set])
     end = to_int64(goals.first[goal_set + 1])
-    if end - goal != 1:
-        straight, goal = _nearest_in_sight(row, goal, end, spot)
-        if goal < 0:
-            return np.inf, -1, -1
-        around, corner = _around_corners(row, goal_set, spot)
-        return (around, corner, goal) if around < straight else (straight, -1, goal)
-    goal_polygon = to_int64(goals.polygon[goal])
-    if ground.islands[spot.polygon] != ground.islands[goal_polygon]:
-        return np.inf, -1, goal
-    if goals.seen[goal, spot.polygon]:  # else the walk would end at a wall
-        aim_x = goals.aim[goal, 0]
-        aim_z = goals.aim[goal, 1]
-        if walk_straight(ground, spot.polygon, spot.x, spot.z, aim_x, aim_z, goal_polygon)[1] == goal_polygon:
-            return distance_3d(goals.point, goal, spot), -1, goal
+    straight, goal = _nearest_in_sight(row, first, end, spot)
+    if goal < 0 or (straight < np.inf and end - first == 1):
+        return straight, -1, goal
     around, corner = _around_corners(row, goal_set, spot)
-    return around, corner, goal
+    return (around, corner, goal) if around < straight else (straight, -1, goal)
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def _nearest_in_sight(row: np.ndarray, first: int, end: int, spot: Spot) -> tuple[float, int]:
     """Return the distance and the number of the nearest visible goal from ``first`` to ``end - 1``.
 
@@ -147,13 +135,14 @@ def _nearest_in_sight(row: np.ndarray, first: int, end: int, spot: Spot) -> tupl
         polygon = to_int64(goals.polygon[goal])
         if nearest < 0 and ground.islands[polygon] == ground.islands[spot.polygon]:
             nearest = goal
-        length = distance_3d(goals.point, goal, spot)
-        if length < best and goals.seen[goal, spot.polygon]:
-            aim_x = goals.aim[goal, 0]
-            aim_z = goals.aim[goal, 1]
-            if walk_straight(ground, spot.polygon, spot.x, spot.z, aim_x, aim_z, polygon)[1] == polygon:
-                best = length
-                nearest = goal
+        if goals.seen[goal, spot.polygon]:  # else the walk would end at a wall
+            length = distance_3d(goals.point, goal, spot)
+            if length < best:
+                aim_x = goals.aim[goal, 0]
+                aim_z = goals.aim[goal, 1]
+                if walk_straight(ground, spot.polygon, spot.x, spot.z, aim_x, aim_z, polygon)[1] == polygon:
+                    best = length
+                    nearest = goal
     return best, nearest
 
 
@@ -177,7 +166,7 @@ def _around_corners(row: np.ndarray, goal_set: int, spot: Spot) -> tuple[float, 
     return _look_for_corner(ground, corners, field, spot)
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def _best_listed(
     points: np.ndarray, cells: Cells, field: np.ndarray, piece: int, spot: Spot, above: float
 ) -> tuple[float, int]:

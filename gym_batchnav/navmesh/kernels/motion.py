@@ -189,7 +189,7 @@ def straight_walk(forward: float, side: float, longest_part: float) -> Walk:
     return Walk(0.0, forward / parts, side / parts, parts)
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def arc_walk(turn: float, forward: float, side: float, longest_part: float) -> Walk:
     """Return the walk of an agent that turns and moves at the same time, at constant speeds.
 

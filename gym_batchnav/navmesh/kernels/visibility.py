@@ -219,7 +219,7 @@ def open_cones(ground: Ground, sight: Sight, size: int, polygon: int, skip: int,
     return size
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def _note(sight: Sight, corner: int, count: int) -> int:
     """Append a corner to ``sight.seen`` unless it is listed already; return the number of listed corners."""
     now = sight.stamp[-1]
@@ -329,7 +329,7 @@ def look_around(ground: Ground, corners: Corners, sight: Sight, polygon: int, x:
     return _keep_taut(corners.point, corners.walls, sight, count, x, z)
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def _keep_taut(points: np.ndarray, walls: np.ndarray, sight: Sight, count: int, x: float, z: float) -> int:
     kept = 0
     for k in range(count):

@@ -80,6 +80,7 @@ AXES = _rows.take()
 PARALLEL = AXES + 6  # 1 if rays are parallel, as float32
 # Scratch, float32.
 RECORD = _rows.floats(12)  # the first words of the triangles' records, see records.py
+DECODED = RECORD  # then the linear light of one channel of the texels, in eight rows
 FACTOR = _rows.floats(3)  # RGB of the materials
 TEX_U = _rows.floats()  # texture coordinates
 TEX_V = _rows.floats()
@@ -340,7 +341,7 @@ def aim(
         packet[HIT + lane] = NOTHING
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def read_materials(packet: np.ndarray, triangles: int, materials: int) -> None:
     """Read the materials and corner colours of the triangles hit.
 
@@ -354,7 +355,7 @@ def read_materials(packet: np.ndarray, triangles: int, materials: int) -> None:
     _read_material(address, materials, address + 4 * _MATERIAL)
 
 
-@njit(**INNER)
+@njit(**SMALL)
 def read_mappings(packet: np.ndarray, triangles: int) -> None:
     """Read the texture mapping of the triangles hit; ``triangles`` is the address of their records."""
     address = packet.ctypes.data
