@@ -54,8 +54,8 @@ def train(
     init: Annotated[
         str | None,
         typer.Option(
-            help="Begin with the weights of a policy file, or of a shipped policy such as pointnav_depth; "
-            "--set ppo.imitation_share=0 leaves out the preset's teacher."
+            help="Begin with the weights of a policy file, or of a shipped policy such as pointnav_depth, without the "
+            "preset's teacher."
         ),
     ] = None,
     config: Annotated[

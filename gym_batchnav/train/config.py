@@ -146,7 +146,7 @@ def make_config(names: Names) -> RunConfig:
     ``preset`` names it, ``frames`` is short for ``ppo.total_frames``, and a time limit may be written as ``"90s"``,
     ``"60m"`` or ``"2h"``. Settings of the preset that do not suit those that are named are adapted: a policy without
     images loses the preset's images, ``device`` also sets the switches for GPUs, there are no more mini-batches than
-    environments, and without ``MapPath`` the teacher is the follower.
+    environments, without ``MapPath`` the teacher is the follower, and what ``init`` has learned is not imitated again.
 
     Raises:
         ValueError: The setting is unknown, or its value is invalid.
@@ -165,6 +165,8 @@ def make_config(names: Names) -> RunConfig:
         adapted["sensors"] = _without_images(chosen)
     if "ppo.num_minibatches" not in names:
         adapted["ppo.num_minibatches"] = min(config.ppo.num_minibatches, config.num_envs)
+    if config.init is not None and "ppo.imitation_share" not in names:
+        adapted["ppo.imitation_share"] = 0.0
     seen = (*adapted.get("sensors", config.sensors), *config.teacher_sensors)
     if "ppo.teacher" not in names and MapPath.name not in seen:
         adapted["ppo.teacher"] = TEACHERS[0]  # the mapper of a preset reads this sensor

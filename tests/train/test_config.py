@@ -201,6 +201,12 @@ class TestWhatGivesWay:
         assert teacher(policy="scan", **{"ppo.teacher": "mapper"}) == "mapper"  # which is refused by its name
         assert teacher(sensors=["depth"], teacher_sensors=["map_path"]) == "mapper"
 
+    def test_a_policy_that_has_learned_already_does_not_imitate_again(self):
+        continued = {"preset": "pointnav_depth", "init": "pointnav_depth"}
+        assert make_config({"preset": "pointnav_depth"}).ppo.imitation_share > 0
+        assert make_config(continued).ppo.imitation_share == 0
+        assert make_config({**continued, "ppo.imitation_share": 0.5}).ppo.imitation_share == 0.5
+
     def test_a_gpu_brings_its_switches_unless_they_are_given(self):
         there = make_config({"device": "cuda", "ppo.compile": False}).ppo
         assert there.autocast and there.channels_last and not there.compile
