@@ -167,7 +167,7 @@ def test_what_is_written_reads_back_and_is_the_same_bytes_each_time(tmp_path):
         (b"[" * 100_000, "not a Habitat episode file"),
         (b"[]", "not a Habitat episode file"),
         (b'{"episodes": 3}', "list"),
-        (b'{"episodes": []}', "no episodes"),
+        (b'{"episodes": []}', "nor a folder content/ next to it has episodes"),
         (json.dumps({"episodes": [row(), row(start_position=[1, 2])]}).encode(), "episode 1"),
         (json.dumps({"episodes": [row(goals=[])]}).encode(), r"malformed: goals is \[\]: pass a list of one"),
         (json.dumps({"episodes": [row(goals=[{}])]}).encode(), r"goals\[0\].position is missing"),
