@@ -69,7 +69,7 @@ class Process:
             if alive and code == -signal.SIGKILL:
                 return FAILED, f"it hung for {WALL_SECONDS:g} s"
             if code == -signal.SIGPROF:
-                return FAILED, "it took more than 10 s of processor time"
+                return FAILED, "it took more than 10 s of processor time, or as much on a slower processor"
             return FAILED, f"the process ended with {signal.Signals(-code).name if code < 0 else code}"
         outcome, _, reason = answer.partition("\t")
         return outcome, reason

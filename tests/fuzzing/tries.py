@@ -11,6 +11,7 @@ import pickle
 import resource
 import signal
 import sys
+import time
 import warnings
 from functools import lru_cache
 from pathlib import Path
@@ -28,7 +29,8 @@ from gym_batchnav.scene.load import load_scene
 from gym_batchnav.scene.scene import Scene
 from gym_batchnav.worlds.log import LoggedBodies, WorldLog
 
-SECONDS = 10
+SECONDS = 10  # of processor time, on a processor that sums a million squares in SUM_SECONDS
+SUM_SECONDS = 0.05
 MAX_BYTES = 2**30
 MAX_MESSAGE = 5000  # characters
 LOADED = "loaded"
@@ -236,9 +238,16 @@ TRIES = {
 }
 
 
-def attempt(kind: str, folder: Path, file: str) -> tuple[str, str]:
-    """Try one input; returns the outcome and its reason."""
-    signal.setitimer(signal.ITIMER_PROF, SECONDS)  # of processor time; its signal ends the process
+def limit_of_time() -> float:
+    """Return the seconds of processor time for an input: more on a processor that is slower, or now slowed down."""
+    begun = time.process_time()
+    sum(number * number for number in range(1_000_000))
+    return SECONDS * max(1.0, (time.process_time() - begun) / SUM_SECONDS)
+
+
+def attempt(kind: str, folder: Path, file: str, seconds: float) -> tuple[str, str]:
+    """Try one input for some seconds of processor time; returns the outcome and its reason."""
+    signal.setitimer(signal.ITIMER_PROF, seconds)  # its signal ends the process
     try:
         TRIES.get(kind, try_scene)(folder, file)
     except (ValueError, OSError) as error:
@@ -280,10 +289,11 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # whatever else is printed is no answer
+    seconds = limit_of_time()
     print("ready", file=answers)
     for line in sys.stdin:
         kind, folder, file = line.rstrip("\n").split("\t")
-        outcome, reason = attempt(kind, Path(folder), file)
+        outcome, reason = attempt(kind, Path(folder), file, seconds)
         print(outcome, " ".join(reason.split())[:500], sep="\t", file=answers)
 
 
