@@ -52,7 +52,7 @@ class NavMeshSettings:
         """Check the types.
 
         Raises:
-            ValueError: If a setting is no number or flag, or is very large; `build_navmesh` checks the ranges.
+            ValueError: If a setting is not a number or a flag, or is very large; `build_navmesh` checks the ranges.
         """
         for setting in fields(self):
             value = getattr(self, setting.name)

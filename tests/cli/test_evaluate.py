@@ -315,7 +315,7 @@ def test_anybodys_agent_is_evaluated_by_name(files, tmp_path, monkeypatch, witho
     assert (tmp_path / "joint" / "scores.json").read_bytes() == (tmp_path / "report" / "scores.json").read_bytes()
 
 
-def test_the_mapper_acts_baselines_a_policy(files, tmp_path, without_pictures):
+def test_the_mapper_acts_in_the_episodes_of_a_policy(files, tmp_path, without_pictures):
     policy = str(files["blind"])  # without images of its own
     out = tmp_path / "report"
     (tmp_path / "report").mkdir()
@@ -328,7 +328,7 @@ def test_the_mapper_acts_baselines_a_policy(files, tmp_path, without_pictures):
     assert not (out / "failures.png").exists() and not (out / "profiles.png").exists()
 
 
-def test_agents_baselines_may_have_files_that_are_called_policy_something(files, tmp_path):
+def test_files_of_baselines_may_be_called_policy_something(files, tmp_path):
     file = tmp_path / "policy_best.safetensors"
     file.write_bytes(files["small"].read_bytes())
     assert list(_baselines(Asked(agents=(str(file),)), load_agent)) == [file.name]
