@@ -103,13 +103,13 @@ class PictureChannels(nn.Module):
         if "depth" in self.sensors:
             place = int("rgb" in self.sensors)  # before the goal pictures
             channels[place:place] = self._depth_channels(observation["depth"].clamp(0, 1))
-        return torch.cat(channels, dim=-1).permute(0, 3, 1, 2)
+        return torch.cat([one.permute(0, 3, 1, 2) for one in channels], dim=1)
 
     def _depth_channels(self, depth: Tensor) -> list[Tensor]:
         """Return depth [B, H, W, 1] or its code, and its bins [B, H, W, depth_bins], if there are any."""
         if self.codes_depth:
             # From -1 at NEAREST_CODED to 1 at the end of the range.
-            logarithm = depth.clamp(min=NEAREST_CODED).log() * (2 / -math.log(NEAREST_CODED)) + 1
+            logarithm = depth.clamp(min=NEAREST_CODED).log_().mul_(2 / -math.log(NEAREST_CODED)).add_(1)
             return [logarithm, (depth >= 1).to(depth.dtype)]
         if not self.depth_bins:
             return [depth]

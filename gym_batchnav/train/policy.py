@@ -17,6 +17,7 @@ from gym_batchnav.state import NUM_ACTIONS
 from gym_batchnav.system.numbers import check_choice
 from gym_batchnav.task.sensors import PointGoal
 from gym_batchnav.train.encoder import GOAL_PICTURES, PATCH, SEResNet9, SmallEncoder
+from gym_batchnav.train.recurrent import RecurrentCore
 from gym_batchnav.train.resnet50 import GroupNormResNet50
 
 POLICIES = ("paper", "narrow", "compact", "small", "scan", "blind", "ddppo-resnet50")
@@ -29,43 +30,6 @@ MIN_RANGES = 8  # elements from which a sensor counts as a range finder
 NEAR = 0.1  # metres, below which ranges differ little to a policy that reads scans
 MAX_REACH = 100.0  # metres
 PAPER_CRITIC_GAIN = 0.1  # bps-nav, bps_nav/rl/ppo/policy.py:319
-
-
-class RecurrentCore(nn.Module):
-    """An LSTM or GRU whose state is reset where an episode begins.
-
-    Args:
-        kind: ``"lstm"`` or ``"gru"``.
-        num_inputs: F, the size of an input.
-        hidden_size: H, the size of the state.
-        num_layers: Number of stacked layers.
-    """
-
-    def __init__(self, kind: str, num_inputs: int, hidden_size: int, num_layers: int = 1) -> None:
-        super().__init__()
-        self.kind = kind
-        self.hidden_size = hidden_size
-        self.num_layers = num_layers
-        self.num_rows = num_layers * (2 if kind == "lstm" else 1)  # of the state; an LSTM has hidden and cell rows
-        self.cells = (nn.LSTM if kind == "lstm" else nn.GRU)(num_inputs, hidden_size, num_layers)
-        for name, parameter in self.cells.named_parameters():
-            if "weight" in name:
-                nn.init.orthogonal_(parameter)
-            else:
-                nn.init.zeros_(parameter)
-
-    def forward(self, inputs: Tensor, state: Tensor, begun: Tensor) -> tuple[Tensor, Tensor]:
-        """Map inputs [T, N, F], state [rows, N, H] and begun [T, N] bool to outputs [T, N, H] and the next state."""
-        outputs = []
-        for now, begins in zip(inputs, begun, strict=True):
-            state = state.masked_fill(begins[:, None], 0)
-            if self.kind == "lstm":
-                output, halves = self.cells(now[None], (state[: self.num_layers], state[self.num_layers :]))
-                state = torch.cat(halves)
-            else:
-                output, state = self.cells(now[None], state)
-            outputs.append(output)
-        return torch.cat(outputs), state
 
 
 class VectorScale(nn.Module):

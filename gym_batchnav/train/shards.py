@@ -15,8 +15,6 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-SHARD = 64  # environments; fewer make matrix products less efficient
-
 T = TypeVar("T")
 
 
@@ -25,14 +23,18 @@ class Shards:
 
     Args:
         num_threads: Number of threads.
+        acting: Maximum number of environments in a shard of one step; fewer make matrix products less efficient.
+        learning: Maximum number of environments in a shard of a rollout.
     """
 
-    def __init__(self, num_threads: int) -> None:
+    def __init__(self, num_threads: int, acting: int = 64, learning: int = 32) -> None:
+        self._acting = acting
+        self._learning = learning
         self._threads = ThreadPoolExecutor(num_threads, "shard", partial(torch.set_num_threads, 1))
 
     def map(self, function: Callable[[slice], T], num_rows: int) -> list[T]:
-        """Return the results of a function for consecutive slices of rows, which are as equal as possible."""
-        return list(self._threads.map(function, slices_of(num_rows)))
+        """Return the results of a function of one step for consecutive slices of environments."""
+        return self._map(function, num_rows, self._acting)
 
     def backward(
         self,
@@ -58,15 +60,14 @@ class Shards:
                 found = torch.autograd.grad(value * share, parameters, allow_unused=True)
             return list(found), {name: one * share for name, one in terms.items()}
 
-        shards = self.map(gradients, num_rows)
+        shards = self._map(gradients, num_rows, self._learning)
         for parameter, *found in zip(parameters, *(one for one, _ in shards), strict=True):
             parts = [one for one in found if one is not None]
             parameter.grad = sum(parts[1:], parts[0]) if parts else None
         return {name: sum((terms[name] for _, terms in shards[1:]), one) for name, one in shards[0][1].items()}
 
-
-def slices_of(num_rows: int) -> list[slice]:
-    """Return the slices of the shards of a number of rows."""
-    count = -(-num_rows // SHARD)
-    edges = [num_rows * index // count for index in range(count + 1)]
-    return [slice(first, last) for first, last in pairwise(edges)]
+    def _map(self, function: Callable[[slice], T], num_rows: int, size: int) -> list[T]:
+        """Return the results of a function for consecutive slices of at most ``size`` rows, as equal as possible."""
+        count = -(-num_rows // size)
+        edges = [num_rows * index // count for index in range(count + 1)]
+        return list(self._threads.map(function, [slice(first, last) for first, last in pairwise(edges)]))

@@ -208,17 +208,15 @@ class TestTraining:
         assert torch.equal(weights, same_weights)
 
     @pytest.mark.parametrize("imitation_share", [0.0, 1.0])
-    def test_shards_learn_what_the_whole_does_with_any_number_of_threads(self, make, monkeypatch, imitation_share):
-        monkeypatch.setattr("gym_batchnav.train.shards.SHARD", 3)
-
+    def test_shards_learn_what_the_whole_does_with_any_number_of_threads(self, make, imitation_share):
         def learned(shards):
             ppo = make("small", num_envs=14, normalize_advantages=True, imitation_share=imitation_share)
             ppo._shards = ppo.collector._shards = shards
             reports, weights = curve(ppo, 3)
             return [losses for _, losses, _ in reports], weights
 
-        losses, weights = learned(Shards(1))
-        same, same_weights = learned(Shards(3))
+        losses, weights = learned(Shards(1, acting=3, learning=3))
+        same, same_weights = learned(Shards(3, acting=3, learning=3))
         assert same == losses and torch.equal(same_weights, weights)
         whole, whole_weights = learned(None)
         torch.testing.assert_close(weights, whole_weights, rtol=0, atol=2e-3)  # Adam's steps have a length of 1e-3

@@ -1,0 +1,126 @@
+"""Recurrent cores: an LSTM or GRU over time, whose state is reset where an episode begins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+
+class RecurrentCore(nn.Module):
+    """An LSTM or GRU whose state is reset where an episode begins.
+
+    Args:
+        kind: ``"lstm"`` or ``"gru"``.
+        num_inputs: F, the size of an input.
+        hidden_size: H, the size of the state.
+        num_layers: Number of stacked layers.
+    """
+
+    def __init__(self, kind: str, num_inputs: int, hidden_size: int, num_layers: int = 1) -> None:
+        super().__init__()
+        self.kind = kind
+        self.hidden_size = hidden_size
+        self.num_layers = num_layers
+        self.num_rows = num_layers * (2 if kind == "lstm" else 1)  # of the state; an LSTM has hidden and cell rows
+        self.cells = (nn.LSTM if kind == "lstm" else nn.GRU)(num_inputs, hidden_size, num_layers)
+        for name, parameter in self.cells.named_parameters():
+            if "weight" in name:
+                nn.init.orthogonal_(parameter)
+            else:
+                nn.init.zeros_(parameter)
+
+    def forward(self, inputs: Tensor, state: Tensor, begun: Tensor) -> tuple[Tensor, Tensor]:
+        """Map inputs [T, N, F], state [rows, N, H] and begun [T, N] bool to outputs [T, N, H] and the next state."""
+        if self.kind == "gru" and not torch.is_autocast_enabled(inputs.device.type):
+            states = []
+            for own, weights in zip(state, self.cells.all_weights, strict=True):
+                inputs, last = _GRULayer.apply(inputs, own, begun, *weights)
+                states.append(last)
+            return inputs, torch.stack(states)
+        outputs = []
+        for now, begins in zip(inputs, begun, strict=True):
+            state = state.masked_fill(begins[:, None], 0)
+            if self.kind == "lstm":
+                output, halves = self.cells(now[None], (state[: self.num_layers], state[self.num_layers :]))
+                state = torch.cat(halves)
+            else:
+                output, state = self.cells(now[None], state)
+            outputs.append(output)
+        return torch.cat(outputs), state
+
+
+class _GRULayer(torch.autograd.Function):
+    """A layer of nn.GRU over T steps, with resets.
+
+    The gradient of each weight matrix is one product over all steps. Automatic differentiation adds a product per
+    step, which reads and writes the whole matrix for the few environments of a mini-batch.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        inputs: Tensor,
+        state: Tensor,
+        begun: Tensor,
+        input_weight: Tensor,
+        state_weight: Tensor,
+        input_bias: Tensor,
+        state_bias: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        """Map inputs [T, N, F], state [N, H] and begun [T, N] to outputs [T, N, H] and the last of them."""
+        num_steps, num_envs, _ = inputs.shape
+        size = state.shape[-1]
+        kept = (~begun)[..., None].to(state.dtype)
+        from_inputs = torch.addmm(input_bias, inputs.flatten(0, 1), input_weight.t()).unflatten(0, begun.shape)
+        befores = inputs.new_empty(num_steps, num_envs, size)  # states before the steps, after resets
+        gates = inputs.new_empty(num_steps, num_envs, 4 * size)
+        outputs = inputs.new_empty(num_steps, num_envs, size)
+        for step in range(num_steps):
+            before = torch.mul(state, kept[step], out=befores[step])
+            from_state = torch.addmm(state_bias, before, state_weight.t())
+            reset_update, candidate, recalled = gates[step].split((2 * size, size, size), dim=-1)
+            torch.add(from_inputs[step, :, : 2 * size], from_state[:, : 2 * size], out=reset_update).sigmoid_()
+            recalled.copy_(from_state[:, 2 * size :])
+            reset, update = reset_update.chunk(2, dim=-1)
+            torch.addcmul(from_inputs[step, :, 2 * size :], reset, recalled, out=candidate).tanh_()
+            state = torch.lerp(candidate, before, update, out=outputs[step])
+        ctx.save_for_backward(inputs, kept, input_weight, state_weight, befores, gates)
+        return outputs, state.clone()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, of_outputs: Tensor, of_state: Tensor) -> tuple[Tensor | None, ...]:
+        """Return the gradients of inputs, state and weights from those of outputs [T, N, H] and last state [N, H]."""
+        inputs, kept, input_weight, state_weight, befores, gates = ctx.saved_tensors
+        size = befores.shape[-1]
+        reset, update, candidate, recalled = gates.chunk(4, dim=-1)
+        # Derivatives of outputs by candidates, and of outputs and candidates by gates, before their nonlinearities.
+        by_candidate = (1 - update) * (1 - candidate.square())
+        by_update = (befores - candidate) * update * (1 - update)
+        by_reset = recalled * reset * (1 - reset)
+        # Of the sums before nonlinearities: reset, update, candidate without and with the reset gate's factor.
+        sums = torch.empty_like(gates)
+        gradient = of_state
+        for step in reversed(range(len(inputs))):
+            gradient = gradient + of_outputs[step]
+            of_reset, of_update, of_candidate, of_recalled = sums[step].chunk(4, dim=-1)
+            torch.mul(gradient, by_candidate[step], out=of_candidate)
+            torch.mul(gradient, by_update[step], out=of_update)
+            torch.mul(of_candidate, by_reset[step], out=of_reset)
+            torch.mul(of_candidate, reset[step], out=of_recalled)
+            from_state = torch.cat([of_reset, of_update, of_recalled], dim=-1)
+            gradient = torch.addmm(gradient * update[step], from_state, state_weight).mul_(kept[step])
+        from_inputs = sums[..., : 3 * size].flatten(0, 1)
+        from_states = torch.cat([sums[..., : 2 * size], sums[..., 3 * size :]], dim=-1).flatten(0, 1)
+        return (
+            (from_inputs @ input_weight).unflatten(0, kept.shape[:2]),
+            gradient,
+            None,
+            from_inputs.t() @ inputs.flatten(0, 1),
+            from_states.t() @ befores.flatten(0, 1),
+            from_inputs.sum(0),
+            from_states.sum(0),
+        )
