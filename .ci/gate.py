@@ -116,7 +116,7 @@ class Gate(Check):
         self._pytest("torch", *json.loads(first.read_text())["skipped"])
 
     def _slow(self) -> None:
-        self._pytest("slow", "-m", "slow")
+        self._pytest("slow", "-m", "slow", "--durations=20")
 
     def _pytest(self, name: str, *arguments: str) -> None:
         self._renew()

@@ -1,7 +1,8 @@
 """Compare the speed of this checkout with that of another commit: rounds of both in turn, as ratios.
 
-python benchmarks/compare.py HEAD~1                          # step, navigation and render
+python benchmarks/compare.py HEAD~1                          # step, navigation, render and train
 python benchmarks/compare.py main --only step --rounds 8
+python benchmarks/compare.py main --only train --seconds 60 --rounds 3
 
 The other commit is checked out into a temporary folder and run with the packages that are installed here. Each
 measurement runs in a separate process with separate kernels. Run it on an idle machine: a single ratio varies by 10% or
@@ -23,6 +24,8 @@ BENCHES = {
     "step": "bench_step('apartments', 256, {seconds}, renderer='embree')",
     "navigation": "bench_step('apartments', 4096, {seconds}, sensors=())",
     "render": "bench_render('apartments', 256, {seconds}, renderer='embree')",
+    # frames/s of the preset cpu, with processors that also prepare its scenes
+    "train": "__import__('runpy').run_path('benchmarks/train.py')['speed']('cpu', {seconds})",
 }
 
 
