@@ -84,7 +84,7 @@ class VelocityActions(_BoxActions):
     """A linear and an angular velocity, kept for ``time_step`` seconds: Habitat's velocity control.
 
     The components are ``linear`` (forward), ``angular`` (left), with a look range ``look`` (up), and with
-    ``stop_component`` ``stop``. Each of them but the last is mapped from [-1, 1] to its range.
+    ``stop_component`` ``stop``. Each of them but ``stop`` is mapped from [-1, 1] to its range.
 
     The agent drives along the exact arc of these velocities, as chords that turn by at most 10 degrees and are at most
     0.25 m long. (Habitat moves it straight along its old heading and turns it afterwards.) The defaults are Habitat's.

@@ -87,7 +87,7 @@ class LoCoBotNoise(ActuationNoise):
         performed_side = side + noise[:, 0] * right + noise[:, 1] * ahead
         error = np.where(turn < 0, -noise[:, 2], noise[:, 2])
         if not commands.is_arc:
-            # The robot turns after the move by the error, or if it does not move, by all; a command turns first.
+            # A command turns first. The robot turns last: by the error, or by everything if it turns on the spot.
             after = np.where(length > 0, error, turn + error)
             performed_forward, performed_side = _turned_right(performed_forward, performed_side, after)
         return commands._replace(turn=turn + error, forward=performed_forward, side=performed_side)

@@ -258,7 +258,7 @@ class BatchNavEnv(VectorEnv):
                 raise ValueError("options={'episodes': ...}: also pass 'episode_order': 'once'")
             chosen = episodes_of("episodes", chosen, self.num_episodes)
         if self.worlds is not None:
-            self.worlds.of_rows(np.nonzero(mask)[0])
+            self.worlds.of_rows(np.nonzero(mask)[0])  # raises if the mask splits a world
         if order is not None:
             self.simulator.restart(order, chosen, mask)
         VectorEnv.reset(self, seed=seeds[0])  # for wrappers that draw from np_random

@@ -427,7 +427,7 @@ class EnvConfig:
                 raise ValueError("library= already has its scenes: leave out scenes=, except for its cache_dir")
             return self.library
         source = "apartments" if scenes.source is None else scenes.source
-        # A name that no scene has is found before kernels are compiled.
+        # Before kernels are compiled, so that an unknown name is an error at once.
         sources = scene_sources(source, preparer.cache, scenes.load_options)
         shipped = are_shipped(source) and preparer.reads_shipped_episodes
         compile_ahead(
@@ -562,7 +562,7 @@ def shared_bytes(config: EnvConfig) -> int:
     It holds a table of rays for each lens, and some pictures that the task takes.
     """
     tabled = [group.cameras[0] for group in config.rig.groups if needs_ray_table(group.cameras[0], group.sensors)]
-    tabled += [camera for camera in config.components.picture_cameras if needs_ray_table(camera, ("rgb",))]
+    tabled += [camera for camera in config.components.picture_cameras if needs_ray_table(camera, _PICTURE)]
     tables = [ray_table_bytes(camera) for camera in tabled]
     pictures = sum(3 * camera.width * camera.height for camera in config.components.picture_cameras)
     # Tables are made one after the other.

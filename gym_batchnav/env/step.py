@@ -139,7 +139,7 @@ class Stepper:
             ValueError: The mask has only some agents of a world.
         """
         if self.simulator.worlds is not None:
-            self.simulator.worlds.of_rows(np.nonzero(mask)[0])
+            self.simulator.worlds.of_rows(np.nonzero(mask)[0])  # raises if the mask splits a world
         outer = self._paused
         self._paused = outer | mask
         try:

@@ -131,6 +131,6 @@ def _check_left_out(episodes: EpisodeSet, near: np.ndarray, fits: np.ndarray, wh
 
 
 def is_near(points: np.ndarray, snapped: np.ndarray) -> np.ndarray:
-    """Return whether points [N, 3] moved by less than ``MAX_SHIFT``, horizontally and vertically; False for NaN."""
+    """Return whether points [N, 3] moved by at most ``MAX_SHIFT``, horizontally and vertically; False for NaN."""
     shift = np.abs(snapped - points)
     return (np.hypot(shift[:, 0], shift[:, 2]) <= MAX_SHIFT) & (shift[:, 1] <= MAX_SHIFT)

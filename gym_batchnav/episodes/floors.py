@@ -20,7 +20,7 @@ _SKY_POINTS = 16  # points of an island from which the sky is searched
 _HEADROOM = 0.5  # metres above an island, from where geometry counts as above it
 _STOREY = 1.5  # metres, the least height between two storeys
 _MOST = 0.5  # share of an island
-_LEAST_SHARE = 0.1  # of the largest island's area, that a storey has
+_LEAST_SHARE = 0.1  # of the largest island's area; smaller islands are not storeys
 
 
 def floor_islands(scene: Scene, navmesh: NavMesh, floors: str = "main") -> np.ndarray:

@@ -65,8 +65,8 @@ def read_episodes(path: str | Path, scene: str | None = None) -> dict[str, Episo
 
     Args:
         path: A ``.json`` or ``.json.gz`` file.
-        scene: The only scene to read from ``content/``, as the stem of its file there; all by default. The
-            file may hold no episode.
+        scene: The only scene to read from ``content/``, as the stem of its file there; all by default. If it is
+            given, a dataset without episodes is not an error.
 
     Returns:
         One EpisodeSet per scene, by the scene's name. That is the stem of the file in its ``scene_id``, with the fewest
@@ -264,7 +264,7 @@ def read_document(path: Path, before: Size) -> tuple[dict[str, Any], Size]:
         document = json.loads(text)
         rows = document["episodes"]
     except (ValueError, RecursionError, KeyError, TypeError) as error:
-        raise _no_dataset(path, error) from error
+        raise _not_a_dataset(path, error) from error
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise ValueError(f"{path}: 'episodes' must be a list of objects")
     return document, size
@@ -281,13 +281,13 @@ def _read_text(path: Path) -> bytes:
     except FileNotFoundError:
         raise FileNotFoundError(f"{path}: the file does not exist") from None
     except (OSError, EOFError, zlib.error) as error:
-        raise _no_dataset(path, error) from error
+        raise _not_a_dataset(path, error) from error
     if len(text) > MAX_BYTES:
         raise ValueError(f"{path}: more than {MAX_BYTES:,} bytes of episodes: split the file by scene")
     return text
 
 
-def _no_dataset(path: Path, error: Exception) -> ValueError:
+def _not_a_dataset(path: Path, error: Exception) -> ValueError:
     """Return the error of a file that cannot be read as a dataset."""
     return ValueError(f"{path}: not a Habitat episode file (JSON with a list 'episodes', plain or gzipped): {error}")
 
@@ -345,8 +345,8 @@ def _parse_rows(path: Path, numbered: list[tuple[int, dict[str, Any]]], first: i
 
 def numbers_of(field: str, values: Any, count: int) -> list[float]:
     """Return a list of ``count`` finite numbers; otherwise raise a ValueError that names the field."""
-    numbers = isinstance(values, list) and all(type(value) in (int, float) for value in values)
-    if not numbers or len(values) != count or not all(-_LARGEST <= value <= _LARGEST for value in values):
+    are_numbers = isinstance(values, list) and all(type(value) in (int, float) for value in values)
+    if not are_numbers or len(values) != count or not all(-_LARGEST <= value <= _LARGEST for value in values):
         raise ValueError(f"{field} is {beginning_of(values)}: pass a list of {count} finite numbers")
     return [float(value) for value in values]
 

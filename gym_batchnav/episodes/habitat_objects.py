@@ -58,8 +58,8 @@ def read_object_episodes(
     Args:
         path: A ``.json`` or ``.json.gz`` file.
         categories: The task's categories, which number those of the episodes; None for those of the episodes in order.
-        scene: The only scene to read from ``content/``, as the stem of its file there; all by default. The
-            file may hold no episode.
+        scene: The only scene to read from ``content/``, as the stem of its file there; all by default. If it is
+            given, a dataset without episodes is not an error.
 
     Returns:
         One EpisodeSet per scene, by the scene's name; see ``habitat.read_episodes``. Habitat's ``tv_monitor`` counts as

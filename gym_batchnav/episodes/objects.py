@@ -85,7 +85,7 @@ def find_instances(
 ) -> list[ObjectInstance]:
     """Return the objects of some categories that have view points, with these, ordered by category.
 
-    Categories are recognised under their other names too, as ``synonyms.common_name`` knows them: a couch is a sofa.
+    Categories are recognised under their other names too, see ``scene.categories.number_of``: a couch is a sofa.
 
     Args:
         scene: The scene.
@@ -94,7 +94,7 @@ def find_instances(
         rules: The rules of view points.
         islands: [I] bool, the islands on which view points lie, see ``floor_islands``; None for all that are large
             enough for Habitat's generator.
-        aliases: Categories by those that the scene's objects have instead.
+        aliases: The category that stands for another one of the scene's objects: ``{"armchair_b": "chair"}``.
 
     Raises:
         RuntimeError: If Embree, which traces the rays, cannot run here.

@@ -90,7 +90,7 @@ class ObjectEpisodes:
         per_instance: Whether the goal is one object, instead of any of its category.
         eye_height: Height of the camera above the navmesh from which objects must be seen, metres.
         floors: Where episodes end, see ``floor_islands``.
-        aliases: Categories by those that objects of scenes have instead; given as a dict, kept as sorted pairs.
+        aliases: See ``find_instances``; given as a dict, kept as sorted pairs.
     """
 
     categories: tuple[str, ...] = CATEGORIES

@@ -20,8 +20,8 @@ class EpisodeSchedule:
     episodes with replacement, keyed by its own seed and count. In order ``"once"`` the environments share one queue of
     all episodes, which takes the slots in turn, until none is left; or of chosen episodes, in the order given.
 
-    If scenes rotate, ``follow`` must be called after every change, lanes replace slots, and only ``"random"`` is
-    possible.
+    If scenes rotate, ``follow`` must be called after every change, lanes (see ``gym_batchnav.library``) replace slots,
+    and only ``"random"`` is possible.
 
     Args:
         num_episodes: [K], the number of episodes of every slot.

@@ -46,7 +46,7 @@ def sensors_of(names: Sequence[str]) -> tuple[str | Sensor, ...]:
 
 
 def record_of(value: object) -> Any:
-    """Return a value as plain values: numbers, texts and None as they are, tuples as lists, objects as dicts.
+    """Return a value as plain values: numbers, strings and None as they are, tuples as lists, objects as dicts.
 
     The dict of an object has its class and, if it is a dataclass, its fields. Classes that are not in ``KNOWN`` are
     named ``module:name``.
@@ -111,7 +111,7 @@ def is_object(value: object) -> bool:
 
 
 def is_record(value: object) -> bool:
-    """Return whether a value consists of finite numbers, bools, texts, None, lists and dicts by name."""
+    """Return whether a value consists of finite numbers, bools, strings, None, lists and dicts by name."""
     if isinstance(value, list):
         return all(map(is_record, value))
     if isinstance(value, dict):
@@ -186,5 +186,5 @@ def is_space(record: object) -> bool:
         return False
     shape = record["shape"]
     bounds = [record[name] for name in ("first", "last") if name in record]
-    numbers = isinstance(shape, list) and all(type(one) is int for one in (*shape, *bounds))
-    return numbers and 0 < len(shape) <= MAX_AXES and min(shape) > 0 and bounds == sorted(bounds)
+    are_whole = isinstance(shape, list) and all(type(one) is int for one in (*shape, *bounds))
+    return are_whole and 0 < len(shape) <= MAX_AXES and min(shape) > 0 and bounds == sorted(bounds)

@@ -92,7 +92,7 @@ class DroneNav(Task):
             raise ValueError(f"sampler={self.sampler!r}: pass a FlightEpisodes")
 
     def buffers(self, num_envs: int) -> dict[str, np.ndarray]:
-        """Return buffers for the number of collisions before the last step."""
+        """Return buffers for the numbers of collisions before and after the last step."""
         return {"dronenav_collisions": np.zeros((num_envs, 2), np.int32)}
 
     def update(self, state: TaskState, actions: np.ndarray, active: np.ndarray) -> None:

@@ -287,9 +287,9 @@ def cached_episodes(
     Raises:
         ValueError: If the scene has no place for such episodes, or a user's sampler gives impossible ones.
     """
-    is_own = is_rebuildable(sampler)
-    key = _episodes_key(scene, navmesh, num_episodes, sampler) if cache is not None and is_own else ""
-    arrays = cache.load(key) if cache is not None and is_own else None
+    is_builtin = is_rebuildable(sampler)
+    key = _episodes_key(scene, navmesh, num_episodes, sampler) if cache is not None and is_builtin else ""
+    arrays = cache.load(key) if cache is not None and is_builtin else None
     if arrays is not None:
         try:
             return _stored_episodes(arrays, navmesh, num_episodes)
@@ -298,7 +298,7 @@ def cached_episodes(
     report_stage(f"{scene.name}: sampling episodes")
     seed = list(scene.name.encode(errors="surrogatepass"))  # file names need not be UTF-8
     episodes = sampler.sample(scene, navmesh, num_episodes, np.random.default_rng(seed))
-    if not is_own:
+    if not is_builtin:
         try:
             _check_episodes(episodes, navmesh)
         except (ValueError, AttributeError, KeyError, TypeError) as error:

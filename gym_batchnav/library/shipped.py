@@ -82,7 +82,7 @@ def _tables(arrays: Mapping[str, np.ndarray], navmesh: NavMesh) -> ShippedTables
     )
     episode_arrays = {name: arrays[f"episodes.{name}"] for name in EPISODE_ARRAYS}
     check_episode_arrays(episode_arrays)
-    episodes = EpisodeSet(ids=tuple(arrays["ids"].tolist()), **episode_arrays, categories=())
+    episodes = EpisodeSet(ids=tuple(arrays["ids"].tolist()), **episode_arrays)
     start_polygon = arrays["start_polygon"]
     if not (
         len(episodes.ids) == len(episodes) == len(start_polygon)
@@ -96,7 +96,7 @@ def _tables(arrays: Mapping[str, np.ndarray], navmesh: NavMesh) -> ShippedTables
 
 
 def _between(points: np.ndarray, edge_start: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """Return the lengths of the shortest paths between all corners [C, C] float32, by Floyd and Warshall's way."""
+    """Return the lengths of the shortest paths between all corners [C, C] float32, by the Floyd-Warshall algorithm."""
     count = len(points)
     start = np.repeat(np.arange(count), np.diff(edge_start))
     length = np.full((count, count), np.inf)

@@ -11,7 +11,7 @@ from gym_batchnav.mapping.sensors import MapPath
 from gym_batchnav.state import Action
 from gym_batchnav.task.sensors import PointGoal
 
-_AHEAD = 0.75  # turns; the agent walks if its way is no farther off. Half a turn could make it turn to and fro
+_AHEAD = 0.75  # of a turn's angle, within which the agent walks on; with half of it, it could turn to and fro
 
 
 class MapAgent:

@@ -91,7 +91,7 @@ class Components:
         for one in (task, *self.sensors.values(), *self.measures.values()):
             if not any(_same(one, other) for other in self._all):
                 self._all.append(one)
-        self._no_ends: dict[str, np.ndarray] = {}  # by end measure, zeros [N] of its dtype
+        self._zero_ends: dict[str, np.ndarray] = {}  # by end measure, zeros [N] of its dtype
         self._readings: dict[str, np.ndarray] = {}  # by name, of the current state
         self._unchecked = {"observe", "measure", "terminated", "reward"}
 
@@ -197,15 +197,15 @@ class Components:
                 values = one.measure(state)
                 _check_values(f"measure {name!r} of {_kind(one)}", values, (state.num_envs,), _NUMBERS)
                 if one.at_end:
-                    self._no_ends[name] = locked(np.zeros_like(values))
+                    self._zero_ends[name] = locked(np.zeros_like(values))
         return Measures({name: locked(self.measures[name].measure(state)) for name in self.step_measures})
 
     def measure_ends(self, state: TaskState, done: np.ndarray) -> Measures:
         """Return the measures that are reported at an episode's end; 0 where ``done`` [N] bool is False."""
         if not done.any():
-            return Measures(self._no_ends)
+            return Measures(self._zero_ends)
         ends = {name: self.measures[name].measure(state) for name in self.end_measures}
-        return Measures({name: locked(np.where(done, ends[name], zero)) for name, zero in self._no_ends.items()})
+        return Measures({name: locked(np.where(done, ends[name], zero)) for name, zero in self._zero_ends.items()})
 
     def terminated(self, state: TaskState, measures: Measures, active: np.ndarray) -> np.ndarray:
         """Return whether the step ended each episode [N] bool; False where ``active`` [N] bool is."""

@@ -51,7 +51,7 @@ class ObjectNav(GoalTask):
     Attributes:
         categories: Names of the categories, see ``Scene.objects``. Generated homes have those of
             ``homes.SEMANTIC_CLASSES``; without annotations, the category is an object's name without its number.
-        aliases: Categories by those that a scene's objects have instead: ``{"armchair_b": "chair"}``.
+        aliases: The category that stands for another one of a scene's objects: ``{"armchair_b": "chair"}``.
         success_distance: Geodesic metres to a view point below which STOP succeeds; Habitat's challenges use 0.1.
         success_reward: Reward of a success.
         step_reward: Reward of every step.

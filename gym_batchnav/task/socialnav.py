@@ -160,21 +160,22 @@ class TimeToCollision(Measure):
         worlds = shared_worlds(state, "TimeToCollision()")
         agents = worlds.num_agents
         bodies = worlds.state
-        speed = (bodies.position - bodies.previous)[..., ::2].astype(np.float64) / worlds.seconds
-        way = bodies.position[..., ::2].astype(np.float64)
-        apart = (way[:, None] - way[:, :agents, None]).reshape(-1, way.shape[1], 2)
-        faster = (speed[:, None] - speed[:, :agents, None]).reshape(apart.shape)
+        velocity = (bodies.position - bodies.previous)[..., ::2].astype(np.float64) / worlds.seconds
+        position = bodies.position[..., ::2].astype(np.float64)
+        offset = (position[:, None] - position[:, :agents, None]).reshape(-1, position.shape[1], 2)
+        relative = (velocity[:, None] - velocity[:, :agents, None]).reshape(offset.shape)
         gap = worlds.gaps()
         there = np.isfinite(gap)
         reach = worlds.radius[:agents, None] + worlds.radius
-        reach = np.tile(reach, (len(way), 1))
-        towards = (apart * faster).sum(axis=2)
-        square = (faster**2).sum(axis=2)
-        inside = towards**2 - square * ((apart**2).sum(axis=2) - reach**2)
-        meets = there & (towards < 0) & (inside > 0)
+        reach = np.tile(reach, (len(position), 1))
+        # The discs touch at the smaller root t of |offset + t relative| = reach.
+        linear = (offset * relative).sum(axis=2)
+        square = (relative**2).sum(axis=2)
+        discriminant = linear**2 - square * ((offset**2).sum(axis=2) - reach**2)
+        meets = there & (linear < 0) & (discriminant > 0)
         time = np.full(gap.shape, self.horizon)
-        np.divide(-towards - np.sqrt(np.where(meets, inside, 0)), square, out=time, where=meets)
-        time[there & (gap <= 0) & (towards < 0)] = 0
+        np.divide(-linear - np.sqrt(np.where(meets, discriminant, 0)), square, out=time, where=meets)
+        time[there & (gap <= 0) & (linear < 0)] = 0
         return np.clip(time.min(axis=1), 0, self.horizon)
 
 
@@ -202,7 +203,7 @@ class SocialNav(PointNav):
     def __post_init__(self) -> None:
         PointNav.__post_init__(self)
         check_finite(touch_reward=self.touch_reward, near_reward=self.near_reward)
-        check_between(0.0, 10.0, personal_space=self.personal_space)
+        check_between(0.0, FAR, personal_space=self.personal_space)
 
     @property
     def sensors(self) -> tuple[Sensor, ...]:  # type: ignore[override]  # a constant that depends on a field

@@ -67,15 +67,15 @@ class People(MovingBodies):
             state.goal_index[world, column],
             longest=float(length.max()),
         )
-        lost = ~(walks.distance > ARRIVED) | ~np.isfinite(walks.distance)
+        arrived = ~((ARRIVED < walks.distance) & (walks.distance < np.inf))  # or without a path
         stopped = state.touched[world, column]
-        changes = lost | (stopped & (draws[:, 3] < GIVE_UP))
+        changes = arrived | (stopped & (draws[:, 3] < GIVE_UP))
         if changes.any():
             chosen = world[changes], column[changes]
             state.goal_index[chosen] = motion.new_goals(*chosen, draws[changes, 0])
             state.num_goals[chosen] += 1
         direction = walks.direction - np.where(stopped, AVOID * draws[:, 1], 0.0)
-        rests = lost | (draws[:, 2] < self.pause)
+        rests = arrived | (draws[:, 2] < self.pause)
         forward = np.where(rests, 0.0, np.minimum(length, np.where(stopped, length, walks.length)))
         turn = np.where(rests, 0.0, direction - state.heading[world, column])
         motion.walk(world, column, turn, forward)

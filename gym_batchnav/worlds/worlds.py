@@ -246,8 +246,8 @@ class Worlds:
             goals = np.empty(len(world), np.int32)
             for slot in np.unique(slots[world]):
                 here = slots[world] == slot
-                island = self.state.polygon[world[here], column[here]]
-                goals[here] = self._places_of(int(slot)).draw_goals(island, uniform[here])
+                polygon = self.state.polygon[world[here], column[here]]
+                goals[here] = self._places_of(int(slot)).draw_goals(polygon, uniform[here])
             return goals
 
         return BodyMotion(
