@@ -16,6 +16,7 @@ import numpy as np
 from gym_batchnav.episodes.sampling import sample_episodes
 from gym_batchnav.navmesh import NavMesh
 from gym_batchnav.navmesh.agents import NavMeshAgents
+from gym_batchnav.navmesh.kernels.tables import make_goals
 from gym_batchnav.scene.load import load_scene
 from gym_batchnav.state import AgentState, Commands, StepOutcome
 
@@ -72,7 +73,7 @@ def bench_navigation(navmesh: NavMesh, num_agents: int, seconds: float = 2.0, se
     tables = NavMesh(navmesh).tables(goals)
     prepare_seconds = time.perf_counter() - start
     start = time.perf_counter()
-    tables.with_goals(goals)
+    make_goals(tables.ground, tables.corners, goals)
     goal_us = (time.perf_counter() - start) / NUM_GOALS * 1e6
     navmeshes = NavMeshAgents(1)
     navmeshes.set_slot(0, tables)

@@ -42,11 +42,11 @@ def memory(num_envs: int, resident_scenes: int) -> dict[str, Any]:
     with train_extra():
         import torch
 
-        from gym_batchnav.train.config import PRESETS
+        from gym_batchnav.train.config import make_config
         from gym_batchnav.train.policy import make_policy
         from gym_batchnav.train.ppo import PPO
 
-    preset = replace(PRESETS["cpu"], resident_scenes=resident_scenes, rotate_every=SETTLE_STEPS)
+    preset = replace(make_config({}), resident_scenes=resident_scenes, rotate_every=SETTLE_STEPS)
     env = preset.make_env(num_envs=num_envs)
     ppo = PPO(env, make_policy(preset.policy, env.single_observation_space), preset.ppo)
     torch.set_num_threads(preset.threads or 1)

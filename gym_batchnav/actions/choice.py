@@ -23,7 +23,6 @@ ACTIONS: Mapping[str, Callable[[], Actions]] = {
     "holonomic": HolonomicActions,
     "flight": _flight,
 }
-NOISES = (None, "locobot")
 _PARTS = ("workload", "space", "validate", "decode", "follow", "make_agents", "buffers", "check_buffers", "check_batch")
 
 

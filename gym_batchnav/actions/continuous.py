@@ -10,6 +10,7 @@ import numpy as np
 from gymnasium.spaces import Box
 
 from gym_batchnav.actions.api import MAX_PITCH, Actions, validate_box
+from gym_batchnav.geometry import wrap_angle
 from gym_batchnav.navmesh.agents import NavMeshAgents
 from gym_batchnav.state import AgentState, Commands
 from gym_batchnav.system.numbers import check_between, check_flags, check_not_negative, check_positive, check_range
@@ -305,8 +306,7 @@ def _course(
     distance, direction, length = navmeshes.next_walk(
         agents.slot, agents.polygon, agents.position, goal_index, longest=longest, sliding=sliding
     )
-    turn = direction - agents.heading.astype(np.float64)
-    turn -= 2 * np.pi * np.floor((turn + np.pi) / (2 * np.pi))
+    turn = wrap_angle(direction - agents.heading.astype(np.float64))
     arrived = ~((goal_radius < distance) & (distance < np.inf))
     return Course(arrived, np.where(arrived, 0.0, turn), length)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import Any
 
 from gymnasium.vector import VectorEnv
@@ -100,8 +100,8 @@ def make_batch(name: str, num_envs: int = 1, **keywords: Any) -> VectorEnv:
     from gym_batchnav.protocols import protocol_of
 
     one = IDS[name]
-    task = _class_at(one.task)
-    wrapper = None if one.wrapper is None else _class_at(one.wrapper)
+    task = resolve_name(one.task)
+    wrapper = None if one.wrapper is None else resolve_name(one.wrapper)
     if wrapper is not None:
         keywords = {**wrapper.keywords, **keywords}
     if keywords.get("protocol") is not None:
@@ -121,9 +121,3 @@ def make_batch(name: str, num_envs: int = 1, **keywords: Any) -> VectorEnv:
     except ValueError:
         env.close()
         raise
-
-
-def _class_at(path: str) -> Any:
-    """Return the class of ``"module:class"``."""
-    module, _, name = path.partition(":")
-    return getattr(import_module(module), name)

@@ -68,10 +68,6 @@ class FlightAgents:
         """Empty a slot."""
         self._air[slot] = None
 
-    def air(self, slot: int) -> Air | None:
-        """Return the air of a slot, or None if it is empty."""
-        return self._air[slot]
-
     def step(
         self, commands: FlightCommands, agents: AgentState, active: np.ndarray, outcome: StepOutcome, *, sliding: bool
     ) -> None:

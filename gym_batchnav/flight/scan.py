@@ -14,7 +14,6 @@ from gym_batchnav.flight.actions import FlightActions
 from gym_batchnav.flight.task import BodyVelocity, GoalVector
 from gym_batchnav.geometry import Camera
 
-NUM_VALUES = 7  # after the depths
 _FRONT = Camera(width=8, height=8, hfov_deg=90.0, eye_height=0.0, max_depth=5.0)
 _YAWS = {"front": 0.0, "left": 90.0, "back": 180.0, "right": -90.0}  # degrees
 FLIGHT_CAMERAS = MappingProxyType({name: replace(_FRONT, yaw_deg=yaw) for name, yaw in _YAWS.items()})

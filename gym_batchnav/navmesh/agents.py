@@ -56,11 +56,6 @@ class NavMeshAgents:
         self.table = np.zeros((num_slots, ROW_LENGTH), np.int64)
         self._tables: list[NavigationTables | None] = [None] * num_slots  # keep alive what the addresses point to
 
-    @property
-    def num_slots(self) -> int:
-        """The number of slots, K."""
-        return len(self._tables)
-
     def set_slot(self, slot: int, tables: NavigationTables) -> None:
         """Install prepared tables in a slot; from now on its polygon and goal numbers refer to them."""
         self.table[slot] = tables.row()
@@ -70,10 +65,6 @@ class NavMeshAgents:
         """Empty a slot and release its tables."""
         self.table[slot] = 0
         self._tables[slot] = None
-
-    def tables(self, slot: int) -> NavigationTables | None:
-        """Return the tables of a slot, or None if it is empty."""
-        return self._tables[slot]
 
     def step(
         self,

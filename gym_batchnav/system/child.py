@@ -20,8 +20,8 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import IO, Any, TypeVar
 
 from gym_batchnav.system.process import is_frozen
@@ -323,9 +323,8 @@ def _answer(request: Mapping[str, Any], answers: IO[bytes], previous: threading.
     if previous is not None:
         previous.join()
     set_priority(request["niceness"])
-    module, _, name = request["function"].partition(":")
     try:
-        function = getattr(import_module(module), name)
+        function = resolve_name(request["function"])
         write(begun=True)
         result = function(*request["arguments"])
     except BaseException as error:  # a reader may call sys.exit

@@ -16,9 +16,9 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -124,8 +124,7 @@ def count_kernels(workloads: Sequence[Workload]) -> dict[str, int]:
 def new_kernels(function: str, arguments: Sequence[Any]) -> int:
     """Run a workload, and return how many more kernels this process has loaded or compiled than before."""
     before = _loaded_kernels()
-    module, _, name = function.partition(":")
-    getattr(import_module(module), name)(*arguments)
+    resolve_name(function)(*arguments)
     return len(_loaded_kernels() - before)
 
 

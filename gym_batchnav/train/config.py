@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cache
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 from gym_batchnav.env.batch import BatchNavEnv
@@ -292,8 +291,3 @@ def _nested(current: Any, changes: dict[str, Any], name: str) -> Any:
         return value_of({CLASS: kind, **changes})
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name}: {error}") from error
-
-
-PRESETS: Mapping[str, RunConfig] = MappingProxyType(
-    {path.stem: make_config({"preset": path.stem}) for path in sorted(FOLDER.glob("*.toml"))}
-)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gym_batchnav.geometry import wrap_angle
 from gym_batchnav.system.numbers import check_between, is_number
 from gym_batchnav.worlds.api import BODY_HEIGHT, HIDDEN, BodyMotion, MovingBodies
 
@@ -88,8 +89,7 @@ class Doors(MovingBodies):
         """Swing the doors."""
         state = motion.state
         closed = np.radians(self.headings_deg)
-        angle = state.heading[motion.worlds, motion.columns][:, ::DISCS].astype(np.float64) - closed
-        angle = (angle + np.pi) % (2 * np.pi) - np.pi
+        angle = wrap_angle(state.heading[motion.worlds, motion.columns][:, ::DISCS].astype(np.float64) - closed)
         others = np.delete(np.arange(state.present.shape[1]), motion.columns)
         way = self._ways(motion, others, self._discs(np.zeros(len(closed))).mean(axis=1)[None])
         distance = np.hypot(way[..., 0], way[..., 2])
@@ -139,6 +139,6 @@ class Doors(MovingBodies):
     def _put(self, motion: BodyMotion, angle: np.ndarray) -> None:
         """Open the doors of K worlds by angles [K, D], radians."""
         worlds = motion.worlds
-        heading = (np.radians(self.headings_deg) + angle + np.pi) % (2 * np.pi) - np.pi
+        heading = wrap_angle(np.radians(self.headings_deg) + angle)
         motion.state.position[worlds, motion.columns] = self._discs(angle).reshape(len(worlds), -1, 3)
         motion.state.heading[worlds, motion.columns] = np.repeat(heading, DISCS, axis=1)

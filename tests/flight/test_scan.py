@@ -6,7 +6,7 @@ import pytest
 from rooms import box_room
 
 from gym_batchnav.flight.episodes import FlightEpisodes
-from gym_batchnav.flight.scan import FLIGHT_CAMERAS, NUM_VALUES
+from gym_batchnav.flight.scan import FLIGHT_CAMERAS
 from gym_batchnav.flight.task import DroneNav
 from gym_batchnav.geometry import Camera
 
@@ -31,7 +31,7 @@ def test_a_row_holds_depths_goal_and_velocity(make):
     for step in range(16):
         assert flat.observation_space.contains(row)
         depths = [seen[f"{name}/depth"].reshape(3, -1) for name in ("front", "left", "back", "right")]
-        np.testing.assert_array_equal(row[:, :-NUM_VALUES], np.concatenate(depths, axis=1))
+        np.testing.assert_array_equal(row[:, :-7], np.concatenate(depths, axis=1))
         direction, nearness, velocity = row[:, -7:-4], row[:, -4:-3], row[:, -3:]
         np.testing.assert_allclose(direction * nearness / (1 - nearness), seen["goal_vector"], atol=1e-4)
         np.testing.assert_allclose(velocity * 1.5, seen["velocity"], atol=1e-5)
@@ -47,8 +47,8 @@ def test_a_row_holds_depths_goal_and_velocity(make):
 
 def test_without_sensors_a_row_is_goal_and_velocity(make):
     blind = make(sensors=()).reset(seed=3)[0]
-    assert blind.shape == (3, NUM_VALUES)
-    np.testing.assert_array_equal(blind, make().reset(seed=3)[0][:, -NUM_VALUES:])
+    assert blind.shape == (3, 7)
+    np.testing.assert_array_equal(blind, make().reset(seed=3)[0][:, -7:])
 
 
 @pytest.mark.parametrize(

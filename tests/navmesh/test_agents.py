@@ -191,15 +191,14 @@ def test_a_swap_of_one_slot_leaves_the_others(meshes: list[NavMesh]) -> None:
     goal_index = np.zeros(90, np.int32)
     before = agents.distance(navmeshes, goal_index)
     other = floor_plan(["0000000"])
-    tables = other.tables(np.array([[6.5, 0, 0.5]]))
-    navmeshes.set_slot(1, tables)
+    navmeshes.set_slot(1, other.tables(np.array([[6.5, 0, 0.5]])))
     here = agents.slots == 1
     agents.position[here] = [0.5, 0, 0.5]
     agents.polygon[here] = 0
     after = agents.distance(navmeshes, goal_index)
     np.testing.assert_array_equal(after[~here], before[~here])
     np.testing.assert_allclose(after[here], 6, atol=1e-6)
-    navmeshes.set_slot(1, tables.with_goals(np.array([[3.5, 0, 0.5]])))
+    navmeshes.set_slot(1, other.tables(np.array([[3.5, 0, 0.5]])))
     np.testing.assert_allclose(agents.distance(navmeshes, goal_index)[here], 3, atol=1e-6)
 
 
@@ -312,11 +311,10 @@ def test_the_distance_to_a_set_is_that_to_its_nearest_goal(data_dir: Path, scene
     goals = mesh.random_points(60, rng)
     first = np.array([0, 1, 4, 4, 30, 60], np.int32)  # one goal, three, none, many
     agents = place([mesh], 1000, seed=5)
-    tables = mesh.tables(goals)
     single = NavMeshAgents(1)
-    single.set_slot(0, tables)
+    single.set_slot(0, mesh.tables(goals))
     sets = NavMeshAgents(1)
-    sets.set_slot(0, tables.with_goals(goals, first))
+    sets.set_slot(0, mesh.tables(goals, first_goal=first))
     each = np.stack([agents.distance(single, np.full(1000, goal, np.int32)) for goal in range(60)])
     for number, (begin, end) in enumerate(pairwise(first)):
         got = agents.distance(sets, np.full(1000, number, np.int32))

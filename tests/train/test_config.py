@@ -13,7 +13,6 @@ from gym_batchnav.task.explore import Explore  # noqa: E402
 from gym_batchnav.task.pointnav import PointNav  # noqa: E402
 from gym_batchnav.train.config import (  # noqa: E402
     FOLDER,
-    PRESETS,
     RunConfig,
     make_config,
     parse_assignment,
@@ -23,6 +22,8 @@ from gym_batchnav.train.config import (  # noqa: E402
 )
 from gym_batchnav.train.ppo import PPOConfig  # noqa: E402
 from gym_batchnav.train.run import _read_run_file, check_same_run, described, write_run_file  # noqa: E402
+
+PRESETS = {path.stem: make_config({"preset": path.stem}) for path in sorted(FOLDER.glob("*.toml"))}
 
 
 def test_durations():

@@ -19,9 +19,7 @@ from PIL import Image  # noqa: E402
 from gym_batchnav.cli.train import Display  # noqa: E402
 from gym_batchnav.scene.save import save_glb  # noqa: E402
 from gym_batchnav.train import checkpoint, run  # noqa: E402
-from gym_batchnav.train.config import (  # noqa: E402
-    PRESETS,
-)
+from gym_batchnav.train.config import make_config  # noqa: E402
 from gym_batchnav.train.curve import read_rows  # noqa: E402
 from gym_batchnav.train.policy import GOAL  # noqa: E402
 from gym_batchnav.train.policy_file import load_policy  # noqa: E402
@@ -117,7 +115,7 @@ def test_a_run_leaves_its_policy_and_its_curve(start, tmp_path):
     trained = one.ppo.policy.state_dict()
     assert all(torch.equal(value, trained[name]) for name, value in policy.state_dict().items())
     assert (about.kind, about.sensors, about.frames, about.seed) == ("small", ("depth",), 3 * FRAMES, 0)
-    assert about.camera == PRESETS["cpu"].camera and about.turn_angle_deg == 10.0
+    assert about.camera == make_config({}).camera and about.turn_angle_deg == 10.0
     rows = read_rows(tmp_path / "run/curve.jsonl")
     assert rows[-1]["frames"] == 3 * FRAMES and rows[-1]["learning_rate"] > 0
     assert {"imitation", "value", "grad_norm", "teacher"} <= set(rows[0]["losses"])

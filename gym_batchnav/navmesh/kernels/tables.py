@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -40,13 +40,6 @@ class NavigationTables:
     @property
     def _parts(self) -> tuple[Ground, Corners, Cells, Goals, Drops]:
         return self.ground, self.corners, self.cells, self.goals, self.drops
-
-    def with_goals(self, goals: np.ndarray, first: np.ndarray | None = None) -> NavigationTables:
-        """Return tables of the same navmesh with other goals; only the goals' distances are computed.
-
-        The arguments and errors are those of ``make_goals``.
-        """
-        return replace(self, goals=make_goals(self.ground, self.corners, goals, first))
 
     @property
     def nbytes(self) -> int:
