@@ -75,7 +75,7 @@ def seeds_of(seed: int | Sequence[int | None] | None, num_envs: int) -> list[int
         raise ValueError(f"{len(seeds)} seeds for {num_envs} environments: pass one number or one each")
     if any(one is not None and not (isinstance(one, (int, np.integer)) and 0 <= one < 2**64) for one in seeds):
         raise ValueError(f"seed={seed}: pass seeds from 0 to 2**64 - 1")
-    return seeds
+    return [None if one is None else int(one) for one in seeds]
 
 
 def episodes_of(name: str, episodes: Any, num_episodes: int, count: int | None = None) -> np.ndarray:

@@ -231,7 +231,7 @@ class Simulator:
         if noise is not None:
             uniform = step_uniform(episodes.key, episodes.num_steps, "actuation_noise", noise.num_draws)
             commands = noise.apply(commands, uniform, isinstance(self.actions.space, Discrete))
-        if noise is not None or not isinstance(self.actions, DiscreteActions):
+        if noise is not None or type(self.actions) is not DiscreteActions:  # whose motions are checked already
             check_commands(commands)
         np.copyto(episodes.stopped, commands.stop, where=active)
         if commands.look is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import Any, Protocol
 
 import numpy as np
@@ -139,7 +139,7 @@ def sorted_aliases(aliases: Any, categories: Sequence[str]) -> tuple[tuple[str, 
         pairs = dict(aliases)
     except (TypeError, ValueError):
         pairs = {None: None}
-    if not all(isinstance(name, str) for name in pairs) or not set(pairs.values()) <= set(categories):
+    if not all(isinstance(name, str) for name in pairs) or any(one not in categories for one in pairs.values()):
         raise ValueError(
             f"aliases={aliases!r}: pass a dict of names to categories= ({', '.join(categories)}), such as "
             f"{{'armchair_b': {categories[0]!r}}}"
@@ -177,6 +177,5 @@ def sampler_from_json(values: Mapping[str, Any]) -> EpisodeSampler:
     """Return the sampler that ``sampler_to_json`` described."""
     fields: dict[str, Any] = {key: tuple(one) if isinstance(one, list) else one for key, one in values.items()}
     kind: str = fields.pop("kind")
-    module = import_module(f"{_PACKAGE}{fields.pop('module')}")
-    sampler: EpisodeSampler = getattr(module, kind)(**fields)
+    sampler: EpisodeSampler = resolve_name(f"{_PACKAGE}{fields.pop('module')}:{kind}")(**fields)
     return sampler

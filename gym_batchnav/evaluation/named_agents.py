@@ -37,7 +37,7 @@ def user_file(name: str) -> Path | None:
     """Return the user's own policy file of a path; None for the names of agents and shipped policies."""
     if name in NAMES or name in shipped_policies():
         return None
-    path = Path(name).expanduser()
+    path = Path(os.path.expanduser(name))
     return path if path.is_file() else None
 
 

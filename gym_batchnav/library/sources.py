@@ -387,7 +387,7 @@ def _on_disk(part: str | Path, shipped: dict[str, Path]) -> Iterator[Recipe]:
     """Return the scene files of a path, a folder or a pattern."""
     if str(part) == "":
         raise ValueError("scenes='': name at least one scene")
-    path = Path(part).expanduser()
+    path = Path(os.path.expanduser(part))  # unlike Path.expanduser, it leaves an unknown user as it is
     if path.is_dir():
         datasets = sorted(path.glob(f"*{DATASET_ENDING}"))
         inside = datasets or _scene_files(path.iterdir())

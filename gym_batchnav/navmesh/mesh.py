@@ -298,7 +298,7 @@ class NavMesh:
         """
         snapped, polygons = self.snap_with_polygon(starts)
         snapped = np.where(polygons[:, None] >= 0, snapped, starts).astype(np.float64)
-        ends = np.ascontiguousarray(ends, np.float64)
+        ends = np.ascontiguousarray(np.where(np.isnan(ends), np.inf, ends), np.float64)  # NaN is as far away as inf
         if ends.shape != snapped.shape:
             raise ValueError(f"ends have the shape {ends.shape} and starts {snapped.shape}: pass equal shapes")
         out = np.empty(snapped.shape, np.float32)

@@ -71,8 +71,9 @@ class SelfPlay(VectorWrapper):
         its learners. Options with a value per learner, ``reset_mask`` and ``episode_index``, are the others' too.
         """
         size = len(self.rows) + len(self._others)
-        first = np.arange(size) * self._num_worlds // size * (len(self.rows) // self._num_worlds)  # learner of a world
-        if isinstance(seed, (list, tuple)) and len(seed) == len(self.rows):
+        world = np.arange(size) * self._num_worlds // size
+        first = world * (len(self.rows) // self._num_worlds)  # the first learner of each agent's world
+        if np.ndim(seed) == 1 and len(seed) == len(self.rows):
             seed = [seed[learner] for learner in first]
         options = dict(options or {})
         for name in {"reset_mask", "episode_index"} & options.keys():

@@ -86,6 +86,18 @@ def test_motion_that_no_kernel_could_end_is_refused(name, wrong, monkeypatch):
     env.close()
 
 
+def test_a_subclass_of_discrete_actions_is_checked_too():
+    class Endless(DiscreteActions):
+        def decode(self, actions):
+            return DiscreteActions.decode(self, actions)._replace(forward=np.array([0.25, np.nan]))
+
+    env = BatchNavEnv(2, scenes="apartment_4", actions=Endless(), sensors=())
+    env.reset(seed=0)
+    with pytest.raises(ValueError, match=r"forward\[1\] = nan"):
+        env.step(np.ones(2, int))
+    env.close()
+
+
 def test_own_actions_may_lack_a_follower():
     env = BatchNavEnv(2, scenes="apartment_4", actions=Forward(), sensors=())
     env.reset(seed=0)

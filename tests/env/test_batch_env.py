@@ -372,6 +372,11 @@ class TestSeeding:
         np.testing.assert_array_equal(env.episodes.seed, [5, drawn[1], drawn[2], 7])
         np.testing.assert_array_equal(env.episodes.count, [1, 2, 2, 1])
 
+    def test_seeds_may_be_an_array(self, make):
+        env = make(4)
+        env.reset(seed=np.arange(4, 8))
+        np.testing.assert_array_equal(env.episodes.seed, [4, 5, 6, 7])
+
     def test_chosen_episodes_are_run(self, make):
         env = make(3)
         _, info = env.reset(seed=0, options={"episode_index": np.array([0, 50, 99])})

@@ -89,7 +89,7 @@ def test_names_of_a_scene_can_be_those_of_categories(scene, mesh):
     episodes = sampler.sample(scene, mesh, 5, rng)
     assert episodes.categories == ("chair", "sofa") and (episodes.category == 0).all()
     assert hash(ObjectNav(("chair",), aliases={"crate": "chair"}).sampler)
-    for wrong in ({"crate": "lamp"}, {1: "chair"}, "crate"):
+    for wrong in ({"crate": "lamp"}, {"crate": ["chair"]}, {1: "chair"}, "crate"):
         with pytest.raises(ValueError, match="aliases="):
             ObjectNav(("chair",), aliases=wrong)
 

@@ -83,6 +83,7 @@ def test_names_without_an_agent_are_refused(modules):
             "there is no such file: pass 'follower', 'mapper', .*shipped policy .explore_scan, pointnav_.*'module:f",
         ),
         ("runs/policy.safetensors", "there is no such file"),
+        ("~no_such_user/policy.safetensors", "there is no such file"),
         ("own_agents_a:missing", "'missing': check the name after the colon"),
         ("own_agents_missing:stop", "No module named 'own_agents_missing'"),
         ("own_agents_a:number", "pass an object with reset and act"),

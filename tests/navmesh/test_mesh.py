@@ -166,6 +166,17 @@ def test_shapes_are_checked() -> None:
         mesh.move(np.zeros((2, 3)), np.zeros((1, 3)))
 
 
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("axis", [0, 2])
+def test_an_end_that_is_nowhere_moves_nobody(axis, wrong):
+    start = np.array([[0.5, 0, 0.5]])
+    end = start.copy()
+    end[0, axis] = wrong
+    reached, collided = floor_plan(["00"]).move(start, end)
+    np.testing.assert_allclose(reached, start)
+    assert collided.all()
+
+
 def test_geodesic_arrays_kept_and_given_back_change_nothing():
     mesh = floor_plan(["00.00", "00000", "00.00"])
     other = NavMesh(mesh.data)

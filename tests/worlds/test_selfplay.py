@@ -45,6 +45,8 @@ def test_worlds_take_the_seeds_of_their_first_learners(envs):
     play = SelfPlay(envs, [False, True], [turns_left])
     play.reset(seed=[7, None, 9, 10, 11, 12])
     assert envs.episodes.seed[[0, 1, 4, 5, 10, 11]].tolist() == [7, 7, 9, 9, 12, 12]
+    play.reset(seed=np.arange(6))
+    assert envs.episodes.seed[::2].tolist() == [0, 1, 2, 3, 4, 5]
     play.reset(seed=3)
     assert envs.episodes.seed.tolist() == list(range(3, 15))
 

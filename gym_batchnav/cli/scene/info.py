@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import warnings
 from pathlib import Path
@@ -63,7 +64,7 @@ def info(
     settings = agent_settings(agent)
     console = Console(soft_wrap=not sys.stdout.isatty())
     refused = 0
-    files = [Path(one).expanduser() for one in scenes if one.lower().endswith(".navmesh")]
+    files = [Path(os.path.expanduser(one)) for one in scenes if one.lower().endswith(".navmesh")]
     specs = [one for one in scenes if not one.lower().endswith(".navmesh")]
     found = scene_sources(specs, cache) if specs else []
     sources = [with_frame(source, cache, up, scale) for source in found]
