@@ -82,7 +82,7 @@ def _tables(arrays: Mapping[str, np.ndarray], navmesh: NavMesh) -> ShippedTables
     )
     episode_arrays = {name: arrays[f"episodes.{name}"] for name in EPISODE_ARRAYS}
     check_episode_arrays(episode_arrays)
-    episodes = EpisodeSet(ids=tuple(arrays["ids"].tolist()), **episode_arrays)
+    episodes = EpisodeSet(ids=tuple(arrays["ids"].tolist()), **episode_arrays, categories=())
     start_polygon = arrays["start_polygon"]
     if not (
         len(episodes.ids) == len(episodes) == len(start_polygon)
