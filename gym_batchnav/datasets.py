@@ -318,7 +318,8 @@ def fetch(address: str, path: Path, progress: Progress = lambda done, total: Non
                 part.unlink()
                 continue
             raise OSError(
-                f"{address} cannot be downloaded: the server answers {failure.code} {failure.reason}"
+                f"{address} cannot be downloaded: the server answers {failure.code} {failure.reason}: try again later, "
+                "or download it from the dataset's page (gym-batchnav data NAME)"
             ) from None
         except (OSError, http.client.HTTPException) as failure:
             error = failure
@@ -342,7 +343,7 @@ def _fetch_rest(address: str, part: Path, tag: Path, progress: Progress) -> bool
         length = int(answer.headers.get("Content-Length") or 0)
         total = start + length if length else 0
         if total > MAX_ARCHIVE_BYTES:
-            raise ValueError(f"{address} has {total:,} bytes, more than any known dataset")
+            raise ValueError(f"{address} has {total:,} bytes, more than any known dataset: try again later")
         version = answer.headers.get("ETag") or answer.headers.get("Last-Modified") or ""
         if not resumes and version and not version.startswith("W/"):
             tag.write_text(version, encoding="utf-8")
@@ -353,7 +354,7 @@ def _fetch_rest(address: str, part: Path, tag: Path, progress: Progress) -> bool
                 file.write(chunk)
                 done += len(chunk)
                 if done > MAX_ARCHIVE_BYTES:
-                    raise ValueError(f"{address} sends more bytes than any known dataset has")
+                    raise ValueError(f"{address} sends more bytes than any known dataset has: try again later")
                 progress(done, total)
     return not total or done >= total
 

@@ -157,7 +157,9 @@ def read_runs(file: Path) -> list[Run]:
         ValueError: It is larger than 64 MiB.
     """
     if not file.is_file():
-        raise FileNotFoundError(f"there is no log of runs '{file}': pass --explore, or check the path")
+        raise FileNotFoundError(
+            f"there is no log of runs '{file}': run gym-batchnav tune --explore {MIN_RUNS} first, or check the path"
+        )
     if file.stat().st_size > MAX_LOG_BYTES:
         raise ValueError(f"'{file}' has more than {MAX_LOG_BYTES:,} bytes: keep its newest lines only")
     runs = map(Run.from_line, file.read_bytes().splitlines())

@@ -49,11 +49,13 @@ def evaluate_on(address: str, comparison: Comparison, num_cpus: int | None = Non
     card, _ = found[Part(1, len(found))]
     lines = differences(comparison.protocol(), card, without=("renderer",))
     if lines:
-        raise ValueError(f"nodes have other scenes or versions than this machine: {'; '.join(lines)}")
+        raise ValueError(
+            f"nodes have other scenes or versions than this machine: {'; '.join(lines)}: use the same ones on all nodes"
+        )
     for card_there, _ in found.values():
         lines = differences(card, card_there)
         if lines:
-            raise ValueError(f"nodes differ: {'; '.join(lines)}: choose a renderer that all have with renderer=")
+            raise ValueError(f"nodes differ: {'; '.join(lines)}: pass as renderer= one that all of them have")
     take_results(comparison, {agent: [rows[agent] for _, rows in found.values()] for agent in comparison.agents})
     comparison.card = card
 

@@ -124,7 +124,7 @@ class SharedFolder:
         """Raise ValueError if this machine has another folder at the path."""
         if not self.token.is_file():
             raise ValueError(
-                f"{self.keyword}='{self.folder}': nodes do not share this folder: name one in a folder that they share"
+                f"{self.keyword}='{self.folder}': nodes do not share this folder: name one that all of them share"
             )
 
 
@@ -182,7 +182,8 @@ def _result(ray: Any, ready: Any, shard: Part) -> Any:
         raise _cause(error) from error
     except ray.exceptions.RayError as error:
         raise RuntimeError(
-            f"shard {shard} was lost with its process or node {MAX_RETRIES + 1} times: {str(error).strip()}"
+            f"shard {shard} was lost {MAX_RETRIES + 1} times, with its process or node ({str(error).strip()}): check "
+            "the memory of the nodes and Ray's logs, then run it again"
         ) from error
 
 

@@ -159,7 +159,9 @@ def collect(
     chosen = choose_policy(policy, seed, sample)
     own = Scenes.of(scenes)
     if replace(own, source=None) != Scenes(**own.load_options, cache_dir=own.cache_dir):
-        raise ValueError(f"scenes={own}: collect chooses how many are resident and when they change: leave that out")
+        raise ValueError(
+            f"scenes={own}: collect chooses which scenes are resident: leave out resident=, rotate_every= and the like"
+        )
     episodes = Episodes.of(env_keywords.get("episodes"))
     keywords = _keywords(chosen, sensors, size, {**env_keywords, "episodes": replace(episodes, order="once")})
     keywords["scenes"] = own

@@ -373,7 +373,7 @@ def from_json(values: Any, source: str) -> DatasetInfo:
             RecursionError) as error:  # fmt: skip
         raise ValueError(f"'{source}' does not describe a dataset: {type(error).__name__}: {error}") from error
     if key != info.key:
-        raise ValueError(f"'{source}' was changed: its key is not that of its values; copy the dataset again")
+        raise ValueError(f"'{source}' was changed: its key does not match its content: copy the dataset again")
     return info
 
 

@@ -86,7 +86,7 @@ def merge_datasets(out: str | Path, folders: Sequence[str | Path]) -> Checked:
     for folder, other, _, records in parts:
         if other.key != info.key:
             text = "; ".join(differences(other, info)) or "the versions of the collection"
-            raise ValueError(f"'{folder}' has other settings than '{parts[0][0]}': {text}")
+            raise ValueError(f"'{folder}' has other settings than '{parts[0][0]}': {text}: merge them separately")
         for record in records:
             check_files(folder, record)
             if record.shard.name not in by_name:

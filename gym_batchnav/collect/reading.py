@@ -92,12 +92,15 @@ def replay(env: BatchNavEnv, episode: Episode, seed: int) -> Iterator[Returned]:
         raise ValueError("replay repeats one episode: make the batch with num_envs=1 and autoreset_mode='next_step'")
     slots = [slot for slot in env.library.active.tolist() if env.library.name(slot) == episode.scene]
     if not slots or episode.number >= len(env.simulator.episode_set(slots[0])):
-        raise ValueError(f"episode {episode.number} of scene {episode.scene!r} is not in the batch: pass scenes=")
+        raise ValueError(
+            f"episode {episode.number} of scene {episode.scene!r} is not in the batch: pass the collection's scenes="
+        )
     number = env.simulator.schedule.index(np.array(slots), np.array([episode.number]))
     observation = env.reset(seed=seed, options={"episode_order": "once", "episodes": number})[0]
     if not np.array_equal(env.agents.position[0], episode.position[0]) or env.agents.heading[0] != episode.heading[0]:
         raise ValueError(
-            f"episode {episode.number} of scene {episode.scene!r} begins elsewhere: pass the keywords of the collection"
+            f"episode {episode.number} of scene {episode.scene!r} begins at another place in this batch: make the "
+            "batch with the keywords of the collection"
         )
     return _steps(env, episode, observation)
 

@@ -107,9 +107,9 @@ class WebDataset(Format):
                         values[part] = _array(tar, f"{name}.{part}.npy", (rows, *shape), dtype)
                     yield one.episode(record.shard.scene, {key: values[part] for part, key in sensors.items()}, values)
                 if tar.next() is not None:
-                    raise ValueError("there is more in it than its episodes")
+                    raise ValueError("it holds more than its episodes")
         except (tarfile.TarError, ValueError, OSError, EOFError, RecursionError) as error:
-            raise ValueError(f"'{path}' is damaged: {error}") from error
+            raise ValueError(f"'{path}' is damaged ({error}): remove its folder and collect it again") from error
 
 
 def _sample_name(shard: Shard, number: int) -> str:

@@ -36,6 +36,7 @@ MAX_EPISODE_BYTES = 2**32  # of the images of one sensor
 MAX_CHUNK_BYTES = 2**28  # of images that are compressed together, one at least
 _CHUNK_BYTES = 2**20  # of the images that are compressed together, at most, so that short windows are read quickly
 _FILE_BYTES = 2**26  # of the images in a file, before compression, at most
+_REMEDY = "remove its shard's folder and collect it again"
 _KEY = re.compile(r"[A-Za-z0-9_./-]{1,200}")
 
 
@@ -145,7 +146,7 @@ class Zarr(Format):
         lengths = [episode.num_steps for episode in record.episodes]
         found = self._open(folder, "num_steps", len(lengths), (), np.dtype(np.int64))
         if _rows(folder, found, slice(None)).tolist() != lengths:
-            raise ValueError(f"'{folder}' has episodes of other lengths than its {RECORD} says")
+            raise ValueError(f"'{folder}' has episodes of other lengths than its {RECORD} says: {_REMEDY}")
         sensors = {key: f"{OBSERVATIONS}/{key}" for key in info.observation_space.keys()}
         expected = {sensors[key]: (space.shape or (), space.dtype) for key, space in info.observation_space.items()}
         arrays = {}
@@ -173,7 +174,7 @@ class Zarr(Format):
         zarr = import_zarr()
         path = folder / name
         if not (path / METADATA).is_file():
-            raise ValueError(f"'{path}' is missing")
+            raise ValueError(f"'{path}' is missing: {_REMEDY}")
         read_json(path / METADATA)  # bounds its size
         try:
             found = zarr.open_array(store=path, mode="r")
@@ -184,9 +185,9 @@ class Zarr(Format):
             expected = self._create(zarr.create_group(store={}), "expected", num_rows, row, dtype, sizes)
             same = replace(found.metadata, attributes={}) == expected.metadata
         except Exception as error:  # of many kinds
-            raise ValueError(f"'{path / METADATA}' does not describe an array: {error}") from error
+            raise ValueError(f"'{path / METADATA}' does not describe an array ({error}): {_REMEDY}") from error
         if not same:
-            raise ValueError(f"'{path / METADATA}' does not describe the array that its dataset should have")
+            raise ValueError(f"'{path / METADATA}' does not describe the array that its dataset should have: {_REMEDY}")
         rows_of_file = sizes[1]
         for number in range(-(-num_rows // rows_of_file)):
             file = path.joinpath("c", str(number), *["0"] * len(row))
@@ -229,7 +230,7 @@ def _rows(folder: Path, array: Any, rows: slice) -> np.ndarray:
     try:
         return array[rows]
     except Exception as error:  # of many kinds
-        raise ValueError(f"'{folder}' is damaged: {error}") from error
+        raise ValueError(f"'{folder}' is damaged ({error}): {_REMEDY}") from error
 
 
 def _check_file(
@@ -244,20 +245,20 @@ def _check_file(
     size = path.stat().st_size if path.is_file() else -1
     if num_chunks is None:
         if size != num_rows * row_bytes:
-            raise ValueError(f"'{path}' is missing or does not have the size of its array")
+            raise ValueError(f"'{path}' is missing or does not have the size of its array: {_REMEDY}")
         return
     index_bytes = 16 * num_chunks + 4  # offset and size of every chunk, and a checksum, which zarr compares
     if size < index_bytes:
-        raise ValueError(f"'{path}' is missing, or has no index of chunks")
+        raise ValueError(f"'{path}' is missing, or has no index of chunks: {_REMEDY}")
     with path.open("rb") as file:
         file.seek(size - index_bytes)
         index = np.frombuffer(file.read(16 * num_chunks), "<u8").reshape(-1, 2)
         for offset, length in index[: -(-num_rows // chunk_rows)].tolist():
             if offset + length > size - index_bytes:
-                raise ValueError(f"'{path}' is damaged: its index of chunks does not fit")
+                raise ValueError(f"'{path}' is damaged: its index of chunks does not fit: {_REMEDY}")
             file.seek(offset)
             if _unpacked_size(file.read(min(length, 18))) != chunk_rows * row_bytes:
-                raise ValueError(f"'{path}' is damaged: a chunk does not unpack to its size")
+                raise ValueError(f"'{path}' is damaged: a chunk does not unpack to its size: {_REMEDY}")
 
 
 def _unpacked_size(head: bytes) -> int:

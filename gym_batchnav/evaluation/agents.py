@@ -139,7 +139,7 @@ class ObjectOracleAgent:
         """Raise ValueError unless actions are discrete."""
         kind = env.simulator.actions
         if not isinstance(kind, DiscreteActions):
-            raise ValueError(f"ObjectOracleAgent turns by discrete actions, not {kind}")
+            raise ValueError(f"ObjectOracleAgent needs actions=DiscreteActions(), not {kind}")
         self._turn_angle = kind.turn_angle
 
     def act(self, env: BatchNavEnv, observation: Any, begun: np.ndarray) -> np.ndarray:

@@ -277,8 +277,8 @@ def _policies(asked: Asked, load: LoadAgent) -> dict[str, ChosenAgent]:
     for name, one in zip(names, chosen, strict=True):
         if (one.about is None) != (first is None):
             raise ValueError(
-                f"policies={list(names)!r}: they are runs of one method, so pass policy files alone or named agents "
-                "alone; other agents belong to agents="
+                f"policies={list(names)!r}: these must be runs of one method: pass only policy files, or only named "
+                "agents, and agents to compare with as agents="
             )
         lines = one.about.differences(first) if one.about is not None and first is not None else []
         if lines:
@@ -364,6 +364,6 @@ def _without_unfit_blind(
     try:
         check_world(blind.about, env)
     except ValueError as error:
-        note(f"Without the shipped blind agent: {error}")
+        note(f"The shipped blind agent is left out: {error}")
         return {name: one for name, one in baselines.items() if name != BLIND}
     return baselines

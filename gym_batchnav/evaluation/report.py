@@ -196,7 +196,7 @@ def read_scores(path: Path | str, measure: str = "spl") -> dict[str, np.ndarray]
     tables = content.get("scores")
     if not isinstance(tables, dict) or not isinstance(tables.get(measure), dict):
         known = ", ".join(map(str, tables)) if isinstance(tables, dict) else "none"
-        raise ValueError(f"measure={measure!r}: '{path}' has {known[:200]}")
+        raise ValueError(f"measure={measure!r} is not in '{path}'; available: {known[:200]}")
     return {agent: _table(table, agent, path) for agent, table in tables[measure].items()}
 
 
@@ -205,9 +205,9 @@ def _table(table: Any, agent: str, path: Path) -> np.ndarray:
     try:
         found = np.array(table, float)
     except (ValueError, TypeError, OverflowError) as error:
-        raise ValueError(f"'{path}': scores of {agent[:80]!r} are not rows of numbers ({error})") from error
+        raise ValueError(f"'{path}' is damaged: scores of {agent[:80]!r} are not rows of numbers ({error})") from error
     if found.ndim != 2:
-        raise ValueError(f"'{path}': scores of {agent[:80]!r} are not rows of numbers")
+        raise ValueError(f"'{path}' is damaged: scores of {agent[:80]!r} are not rows of numbers")
     return found
 
 

@@ -94,7 +94,10 @@ def merged(
         here = comparison.protocol()
         lines = differences(first["card"], here, without=_FREE_IN_MERGES)
         if lines:
-            raise ValueError(f"the scenes or settings here are not those of the shards: {'; '.join(lines)}")
+            raise ValueError(
+                f"the scenes or settings here are not those of the shards: {'; '.join(lines)}: join them where these "
+                "are the same"
+            )
         rows = {agent: [_columns(part, agent, folder) for folder, part in parts.items()] for agent in first["results"]}
         take_results(comparison, rows)
         comparison.card = first["card"]
@@ -116,12 +119,18 @@ def take_results(comparison: Comparison, rows: Mapping[str, Sequence[Columns]]) 
     """
     expected = comparison.numbers
     if set(rows) != set(comparison.agents):
-        raise ValueError(f"results of the agents {', '.join(rows)}, but there are {', '.join(comparison.agents)}")
+        raise ValueError(
+            f"the shards have results of the agents {', '.join(rows)} instead of {', '.join(comparison.agents)}: run "
+            "them again"
+        )
     for agent in comparison.agents:
         env = comparison.env_of(agent)
         names = {*COLUMNS, *env.components.measures}
         if any(set(columns) != names for columns in rows[agent]):
-            raise ValueError(f"results of the agent {agent!r} with other columns than {', '.join(sorted(names))}")
+            raise ValueError(
+                f"results of the agent {agent!r} have other columns than {', '.join(sorted(names))}: run the shards "
+                "again"
+            )
         filled = [columns for columns in rows[agent] if len(columns["episode_index"])]
         numbers = np.concatenate([columns["episode_index"] for columns in filled]) if filled else np.empty(0, np.int64)
         found, counts = np.unique(numbers, return_counts=True)
@@ -129,11 +138,12 @@ def take_results(comparison: Comparison, rows: Mapping[str, Sequence[Columns]]) 
             raise ValueError(f"episode {found[counts > 1][0]} of the agent {agent!r} has run twice: leave out a shard")
         if not np.array_equal(found, expected):
             missing = np.setdiff1d(expected, found)
-            raise ValueError(
+            problem = (
                 f"{counted(len(missing), 'episode')} of the agent {agent!r} are missing"
                 if len(missing)
                 else f"episode {np.setdiff1d(found, expected)[0]} of the agent {agent!r} does not exist"
             )
+            raise ValueError(f"{problem}: run the shards again")
         comparison.results[agent] = in_order(env, filled)
 
 
@@ -184,7 +194,9 @@ def _parts_of(folders: Sequence[Path]) -> dict[Path, Content]:
         at[shard.number] = folder
         lines = _argument_differences(first, part) + differences(first["card"], part["card"])
         if lines:
-            raise ValueError(f"'{folders[0]}' and '{folder}' are of different evaluations: {'; '.join(lines)}")
+            raise ValueError(
+                f"'{folders[0]}' and '{folder}' are of different evaluations: {'; '.join(lines)}: join shards of one"
+            )
     missing = [f"{number}/{count}" for number in range(1, min(count, 10**4) + 1) if number not in at]
     if missing:
         raise ValueError(f"shards are missing: {', '.join(missing[:10])}{', ...' if len(missing) > 10 else ''}")
@@ -250,7 +262,10 @@ def _asked(stored: Asked, policies: Sequence[str], agents: Sequence[str], render
         # Importing a module runs code, which a file must not ask for.
         unnamed = [name for name in names if is_in_module(name) and name not in given]
         if unnamed:
-            raise ValueError(f"{option}=: the shards ran {unnamed[0][:80]!r}, which is code: name it here as well")
+            raise ValueError(
+                f"the shards ran {unnamed[0][:80]!r}, which is code and is not imported unless you name it: pass it in "
+                f"{option}="
+            )
     return asked
 
 
@@ -261,12 +276,17 @@ def _columns(part: Content, agent: str, folder: Path) -> Columns:
     for name, values in table.items() if isinstance(table, dict) else ():
         kinds = {type(value) for value in values} if isinstance(values, list) else {None}
         if len(kinds) > 1 or not kinds <= {bool, int, float}:
-            raise ValueError(f"'{folder / FILE}': column {name} of {agent!r} is not a list of numbers of one type")
+            raise ValueError(
+                f"'{folder / FILE}': column {name} of {agent!r} is not a list of numbers of one type: run this shard "
+                "again"
+            )
         columns[name] = np.array(values) if values else np.empty(0, np.int64)
         if columns[name].dtype.kind not in "bif":
-            raise ValueError(f"'{folder / FILE}': column {name} of {agent!r} has numbers beyond 64 bits")
+            raise ValueError(
+                f"'{folder / FILE}': column {name} of {agent!r} has numbers beyond 64 bits: run this shard again"
+            )
     if len({len(column) for column in columns.values()}) > 1:
-        raise ValueError(f"'{folder / FILE}': the columns of {agent!r} have different lengths")
+        raise ValueError(f"'{folder / FILE}': the columns of {agent!r} have different lengths: run this shard again")
     if "episode_index" not in columns or columns["episode_index"].dtype.kind != "i":
-        raise ValueError(f"'{folder / FILE}': {agent!r} has no column of integers episode_index")
+        raise ValueError(f"'{folder / FILE}': {agent!r} has no column of integers episode_index: run this shard again")
     return columns

@@ -122,7 +122,7 @@ class Checkpoints:
                 return state
             damage += errors
             kept.discard(frames)
-            note(f"{errors[0]}: the one before it is tried")
+            note(f"{errors[0]}: continuing with the one before it")
 
     def save(self, frames: int, state: Any, about: Mapping[str, Any]) -> None:
         """Copy the state and write it in a thread, then delete all but the last two; call ``wait`` before."""

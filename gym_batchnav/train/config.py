@@ -280,7 +280,7 @@ def _nested(current: Any, changes: dict[str, Any], name: str) -> Any:
     """Return an object with other values of some fields, or an object of another class."""
     if CLASS not in changes:
         if not is_dataclass(current) or isinstance(current, type):
-            raise ValueError(f"{name}={current!r} has no fields: pass its value, or {name}.{CLASS}")
+            raise ValueError(f"{name}={current!r} has no nested settings: set {name} itself, or {name}.{CLASS}")
         return with_changes(current, changes, f"{name}.")
     kind = changes.pop(CLASS)
     if isinstance(kind, str) and kind in TASKS:

@@ -237,7 +237,9 @@ def _on_common_axis(group: Sequence[Curve]) -> tuple[np.ndarray, np.ndarray]:
     first, last = max(one.x[0] for one in group), min(one.x[-1] for one in group)
     if first > last:
         names = ", ".join(one.name for one in group)
-        raise ValueError(f"the runs {names} differ in their seed alone, but have no range in common: plot them apart")
+        raise ValueError(
+            f"the runs {names} differ in their seed alone, but have no range in common: plot them separately"
+        )
     x = np.linspace(first, last, NUM_POINTS)
     return x, np.stack([np.interp(x, one.x, one.y) for one in group])
 

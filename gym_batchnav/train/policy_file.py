@@ -63,7 +63,9 @@ def load_policy(path: str | Path) -> tuple[Policy, PolicyAbout]:
         policy.load_state_dict(weights, assign=True)
     except (SafetensorError, KeyError, TypeError, AttributeError, ValueError, OverflowError, RecursionError) as error:
         reason = str(error)[:MAX_REASON]  # it may quote long texts of the file
-        raise ValueError(f"policy file '{path}' is damaged: {reason}") from error
+        raise ValueError(
+            f"policy file '{path}' is damaged: {reason}: pass one that gym-batchnav train wrote"
+        ) from error
     return policy, about
 
 

@@ -161,7 +161,7 @@ def test_shards_that_are_no_whole_are_refused(files, shards, tmp_path):
     refused_if("different lengths", lambda part: part["results"]["random"]["spl"].append(0.5))
     refused_if("numbers of one type", lambda part: part["results"]["random"].update(spl=["0.5"]))
     refused_if("beyond 64 bits", lambda part: part["results"]["random"].update(num_steps=[10**30]))
-    refused_if("with other columns", lambda part: part["results"]["random"].pop("spl"))
+    refused_if("have other columns", lambda part: part["results"]["random"].pop("spl"))
     refused_if("is not 'gym-batchnav evaluation shard 3'", lambda part: part.update(format="another"))
     refused_if("its argument scenes=3: expected tuple", lambda part: part["arguments"].update(scenes=3))
     refused("not the file of the agent 'policy' that the shards ran", shards, policy=[str(other_policy(tmp_path))])
@@ -309,7 +309,7 @@ def test_anybodys_agent_is_evaluated_by_name(files, tmp_path, monkeypatch, witho
     assert found["failures"]["policy"] == {"wrong_stop": 2, "collision": 0, "loop": 0, "time_out": 0}
     assert found["improvement"]["random"]["improvement"] == 0.5  # neither ever succeeds
     evaluate(**options, agents="random", out=tmp_path / "part", shard="1/1")
-    with pytest.raises(ValueError, match="policies=: the shards ran 'agents_that_stop:stop', which is code"):
+    with pytest.raises(ValueError, match="the shards ran 'agents_that_stop:stop', which is code"):
         merge(tmp_path / "joint", [tmp_path / "part"])
     merge(tmp_path / "joint", [tmp_path / "part"], policy=[name])
     assert (tmp_path / "joint" / "scores.json").read_bytes() == (tmp_path / "report" / "scores.json").read_bytes()
@@ -341,7 +341,7 @@ def test_agents_that_do_not_fit_are_refused(files, seeds, tmp_path):
     other = str(write_policy(tmp_path / "far.safetensors", "small", forward_step=0.5))
     for match, options in (
         (r"'.*far.safetensors' was trained with other .* forward_step is 0.25", {"policy": [seeds[0], other]}),
-        ("policy files alone or named agents alone", {"policy": [seeds[0], "random"]}),
+        ("only policy files, or only named agents", {"policy": [seeds[0], "random"]}),
         ("agents.*'random' is there twice", {"agents": "random,random"}),
         ("protocol='pointnav-2021': a policy file has the settings", {"protocol": "pointnav-2021"}),
         ("'blnd': there is no such file", {"agents": "blnd"}),

@@ -156,7 +156,7 @@ def test_errors_of_nodes_name_the_node_and_the_remedy():
 
 
 def test_a_folder_that_is_not_shared_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"cache_dir=.*nodes do not share this folder: name one in a folder that"):
+    with pytest.raises(ValueError, match=r"cache_dir=.*nodes do not share this folder: name one that all"):
         SharedFolder(tmp_path, tmp_path / ".cluster-0", "cache_dir").check()
 
 

@@ -37,7 +37,7 @@ def test_an_episode_is_replayed_to_the_bit(zarr_dataset):
         assert rewards[1:] == one.rewards.tolist()
         assert ends[1:] == list(zip(one.terminated.tolist(), one.truncated.tolist(), strict=True))
         np.testing.assert_array_equal(poses, np.column_stack([one.position, one.heading]))
-    with pytest.raises(ValueError, match="begins elsewhere"):
+    with pytest.raises(ValueError, match="begins at another place in this batch"):
         replay(env, replace(one, number=0), seed=7)
     with pytest.raises(ValueError, match="scene 'attic' is not in the batch"):
         replay(env, replace(one, scene="attic"), seed=7)

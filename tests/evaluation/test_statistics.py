@@ -150,7 +150,7 @@ def test_a_scores_file_is_what_rliable_takes(tmp_path):
     assert {agent: one.shape for agent, one in found.items()} == {"policy": (3, 4), "blind": (1, 4)}
     np.testing.assert_array_equal(found["policy"], cells)
     assert json.loads(file.read_text())["scenes"] == list("abcd")
-    with pytest.raises(ValueError, match=r"measure='success'.* has spl"):
+    with pytest.raises(ValueError, match=r"measure='success' is not in .*; available: spl"):
         read_scores(file, "success")
     with pytest.raises(FileNotFoundError, match="there is no file"):
         read_scores(tmp_path / "none.json")

@@ -140,9 +140,11 @@ def restored(value: Any, name: str) -> Any:
         return inner
     made = getattr(gym_batchnav, kind) if kind in gym_batchnav.__all__ else None
     if not isinstance(made, type) or not is_dataclass(made):
-        raise ValueError(f"{name}= was a {kind!r}, which cannot be made again from a dataset: pass {name}= yourself")
+        raise ValueError(f"{name}= was a {kind!r}, which cannot be restored from a dataset: pass {name}= yourself")
     known = {one.name for one in fields(made) if one.init}
     try:
         return made(**{key: one for key, one in inner.items() if key in known})
     except TypeError as error:
-        raise ValueError(f"{name}= is not a {kind}: {error}") from error
+        raise ValueError(
+            f"{name}= cannot be restored from the dataset as a {kind} ({error}): pass {name}= yourself"
+        ) from error

@@ -68,7 +68,9 @@ def camera_of(info: DatasetInfo) -> Camera | None:
         given |= {"width": int(given["width"]), "height": int(given["height"]), "offset": tuple(given["offset"])}
         return Camera(**given)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"the camera of the collection is not a camera: {error}") from error
+        raise ValueError(
+            f"the dataset's description has an invalid camera ({error}): copy the dataset again"
+        ) from error
 
 
 def _curves(info: DatasetInfo, episode: Episode) -> dict[str, tuple[np.ndarray, np.ndarray]]:
