@@ -142,7 +142,7 @@ class Camera:
         if abs(self.eye_height) > 1000.0:
             raise ValueError(f"eye_height={self.eye_height}: pass metres from -1000 to 1000")
         if not self.near > 0.0:
-            raise ValueError(f"near={self.near}: the near plane must lie in front of the camera")
+            raise ValueError(f"near={self.near}: pass a distance in metres greater than 0")
         if not self.max_depth > self.near:
             raise ValueError(f"max_depth={self.max_depth}: it must be greater than near={self.near}")
         if not (0.0 <= self.min_depth and np.float32(self.min_depth) < np.float32(self.max_depth)):
@@ -212,7 +212,7 @@ class Camera:
     def tan_half_width(self) -> float:
         """Half the width of a pinhole's image plane at unit distance; ValueError for another lens."""
         if self.lens is not None:
-            raise ValueError(f"lens={self.lens}: only a pinhole has an image plane")
+            raise ValueError(f"lens={self.lens}: only a pinhole has an image plane; use lens.rays() for directions")
         return float(np.tan(np.radians(self.hfov_deg) / 2))
 
     @property

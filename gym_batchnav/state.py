@@ -345,7 +345,10 @@ def checked_parts(
             raise ValueError(f"state without arrays of {part!r}: pass what get_state() returned")
         unknown = sorted(map(repr, set(others) - set(arrays)))
         if unknown:
-            raise ValueError(f"state arrays {', '.join(unknown)[:200]} of {part!r} are not arrays of this environment")
+            raise ValueError(
+                f"state[{part!r}] has arrays {', '.join(unknown)[:200]}, which this environment does not have: pass "
+                "the state of an environment with the same arguments"
+            )
         found[part] = {name: _checked(name, array, others) for name, array in arrays.items()}
     return found
 
@@ -358,9 +361,12 @@ def _checked(name: str, expected: np.ndarray, given: Mapping[str, Any]) -> np.nd
         raise ValueError(f"state array {name!r} is a {type(given[name]).__name__}: {error}") from error
     if array is None or array.shape != expected.shape or array.dtype != expected.dtype:
         text = "missing" if array is None else f"{array.dtype} {array.shape}"
-        raise ValueError(f"state array {name!r} is {text}, expected {expected.dtype} {expected.shape}")
+        raise ValueError(
+            f"state array {name!r} is {text}, expected {expected.dtype} {expected.shape}: pass the state of an "
+            "environment with the same arguments"
+        )
     if array.dtype == bool and (np.ascontiguousarray(array).view(np.uint8) > 1).any():
-        raise ValueError(f"state array {name!r} is damaged: its flags are other than 0 and 1")
+        raise ValueError(f"state array {name!r} is damaged: it has flags that are neither 0 nor 1")
     return array
 
 

@@ -63,8 +63,8 @@ class Actions(Protocol):
         """
         if hasattr(sampler, "prepare"):
             raise ValueError(
-                f"these actions walk, but episodes of {type(sampler).__name__} are for other agents: pass their "
-                "actions, such as FlightActions(), or choose another task"
+                f"actions={type(self).__name__}() are for agents that walk, but the task's {type(sampler).__name__} "
+                "samples episodes for others: pass actions for them, such as FlightActions(), or choose another task"
             )
 
     def buffers(self, num_agents: int) -> dict[str, np.ndarray]:
@@ -140,7 +140,10 @@ def validate_box(actions: Any, num_agents: int, names: tuple[str, ...]) -> np.nd
     actions = np.asarray(actions)
     shape = (num_agents, len(names))
     if actions.shape != shape or actions.dtype.kind not in "iuf":
-        raise ValueError(f"actions are {actions.dtype} {actions.shape}: pass numbers {shape}: {', '.join(names)}")
+        raise ValueError(
+            f"actions are {actions.dtype} {actions.shape}: pass numbers of shape {shape} with the columns "
+            f"{', '.join(names)}"
+        )
     actions = np.ascontiguousarray(actions, np.float32)
     wrong = ~(np.abs(actions) <= 1)  # also NaN
     if wrong.any():

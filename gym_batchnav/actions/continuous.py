@@ -56,8 +56,8 @@ class _BoxActions(Actions):
             threshold = getattr(self, name)
             if not 0 < MARGIN * threshold <= most:
                 raise ValueError(
-                    f"{name}={threshold!r}: smaller motions mean STOP, and the largest is {most:g}: pass a positive "
-                    f"number of at most {most / MARGIN:g}, or stop_component=True"
+                    f"{name}={threshold!r}: motions below it mean STOP, and the largest motion is {most:g}: pass a "
+                    f"positive number of at most {most / MARGIN:g}, or stop_component=True"
                 )
 
     def _commands(

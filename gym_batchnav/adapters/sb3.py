@@ -172,7 +172,7 @@ class SB3VecEnv(Adapter, VecEnv):
         if not self._as_bytes:
             return Box(space.low.reshape(1, height, width), space.high.reshape(1, height, width), dtype=np.float32)
         if (space.low < 0).any() or not np.isfinite(space.high).all() or np.ptp(space.high):
-            raise ValueError(f"{key} without one upper bound cannot become uint8: pass depth='float32'")
+            raise ValueError(f"{key}: values without a single finite maximum cannot become uint8: pass depth='float32'")
         return Box(0, 255, space.shape, np.uint8)
 
     def _encode(self, observation: Observation) -> Observation:

@@ -287,7 +287,7 @@ class BatchNavEnv(VectorEnv):
     def recv(self) -> tuple[Observation, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Run the second half of ``step``: wait for the images. Return the results of ``step``."""
         if not self.stepper.in_flight:
-            raise RuntimeError("recv() without send(): no step is in progress")
+            raise RuntimeError("recv() without send(): no step is in progress: call send(actions) first")
         self.check_open("step")
         return self.stepper.recv()
 

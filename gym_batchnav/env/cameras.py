@@ -243,7 +243,10 @@ def _noise_by_key(recordings: Mapping[str, CameraSensor], given: Mapping[str, Se
             )
         for key in keys_matching("sensor_noise", text, recordings):
             if noise.sensor != recordings[key].sensor:
-                raise ValueError(f"sensor_noise={{{text!r}: {noise!r}}}: this is noise of {noise.sensor!r}")
+                raise ValueError(
+                    f"sensor_noise={{{text!r}: {noise!r}}}: this noise is for {noise.sensor!r}: name a sensor of that "
+                    "kind"
+                )
             if key in found:
                 raise ValueError(f"sensor_noise={given!r}: {key!r} has noise twice; name each image once")
             found[key] = noise

@@ -333,7 +333,10 @@ class EnvConfig:
         for group in self.bodies:
             missing = [name for name in BODY_PARTS if not hasattr(group, name)]
             if missing:
-                raise ValueError(f"bodies= has a {type(group).__name__} without {', '.join(missing)}: see worlds.api")
+                raise ValueError(
+                    f"bodies= has a {type(group).__name__} without {', '.join(missing)}: add them, see "
+                    "gym_batchnav.worlds.api.MovingBodies"
+                )
         if (size > 1 or self.bodies) and not isinstance(self.renderer, str):
             raise ValueError("renderer= draws no bodies: leave it out with agents_per_world= or bodies=")
 
@@ -390,7 +393,7 @@ class EnvConfig:
         keys = self.components.images
         for key in keys:
             if key not in self.rig.keys:
-                raise ValueError(f"sensors=: one of them reads the image {key!r}, which is not among them: add it")
+                raise ValueError(f"sensors=: one of the sensors reads the image {key!r}: add {key!r} to sensors=")
         if keys and self.obs_device != "cpu":
             raise ValueError(f"obs_device={self.obs_device!r}: a sensor reads the image {keys[0]!r}; use 'cpu'")
 

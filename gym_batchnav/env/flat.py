@@ -63,12 +63,16 @@ class OneArray(VectorWrapper):
         super().__init__(env)
         if env.cameras.device != "cpu":
             raise ValueError(
-                f"obs_device={env.cameras.device!r}: one array is made on the CPU; use 'cpu' or BatchNav/PointNav-v0"
+                f"obs_device={env.cameras.device!r}: observations that are one array are made on the CPU; use 'cpu', "
+                "or BatchNav/PointNav-v0"
             )
         names = set(env.components.spaces)
         if names != self.task_sensors:
             held = ", ".join(map(repr, sorted(self.task_sensors)))
-            raise ValueError(f"task sensors {sorted(names)}: one array holds only {held}; use BatchNav/PointNav-v0")
+            raise ValueError(
+                f"task sensors {sorted(names)}: an observation that is one array holds only {held}; use "
+                "BatchNav/PointNav-v0"
+            )
         self._shape = space.shape
         self.single_observation_space = space
         self.observation_space = batch_space(space, env.num_envs)
@@ -121,8 +125,8 @@ def _only_camera(env: BatchNavEnv) -> Camera:
     names = list(env.cameras.rig.cameras)
     if names != [ONLY]:
         raise ValueError(
-            f"camera= with the cameras {names}: one array holds the images of one camera without a name; pass a "
-            "Camera, or use BatchNav/PointNav-v0"
+            f"camera= with the cameras {names}: an observation that is one array holds the images of one camera; pass "
+            "a Camera without a name, or use BatchNav/PointNav-v0"
         )
     return env.cameras.camera
 

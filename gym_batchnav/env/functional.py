@@ -148,7 +148,10 @@ def check_fits(parts: Mapping[str, Mapping[str, np.ndarray]], navigations: Seque
     episodes = parts["episodes"]
     slot = agents["slot"]
     if slot.min() < 0 or slot.max() >= len(navigations):
-        raise ValueError(f"state with scenes up to {slot.max()}: this library has {len(navigations)}")
+        raise ValueError(
+            f"state in scene slots {slot.min()} to {slot.max()}, but there are {len(navigations)}: pass the same "
+            "scenes="
+        )
     for arrays in parts.values():
         for name, (least, most) in _RANGES.items():
             if name in arrays:
@@ -316,7 +319,9 @@ class FunctionalBatch:
             )
         fingerprint, order, position = array[:_HEADER_BYTES].copy().view(np.int64).tolist()
         if fingerprint != self._fingerprint():
-            raise ValueError("packed state of a batch with other arguments: make one with the same to unpack it")
+            raise ValueError(
+                "packed state of a batch with other arguments: unpack it with a batch that has the same ones"
+            )
         if not 0 <= order < len(EPISODE_ORDERS) or not 0 <= position <= self._env.num_episodes:
             raise ValueError("packed state is damaged: pass what pack() returned")
         block = array[_HEADER_BYTES:].copy()
@@ -342,7 +347,7 @@ class FunctionalBatch:
                 f"state is a {type(state).__name__}: pass a BatchState that reset(), unpack() or another call returned"
             )
         if state.layout is not self._env.simulator.state.layout:
-            raise ValueError("state of another batch: unpack() here what its pack() returns")
+            raise ValueError("state of another batch: pack() it there, and unpack() the result with this batch")
         self._check_scenes()
 
     def _check_scenes(self) -> None:

@@ -154,10 +154,16 @@ def replay(envs: VectorEnv, log: WorldLog) -> Iterator[tuple[Any, np.ndarray, np
     """
     batch = batch_of(envs)
     if batch.num_envs != log.num_agents:
-        raise ValueError(f"{batch.num_envs} environments for a log of {log.num_agents} agents: pass one world of these")
+        raise ValueError(
+            f"the batch has {batch.num_envs} environments and the log {log.num_agents} agents: make the batch with "
+            f"num_envs={log.num_agents}"
+        )
     seconds, shapes, radius = bodies_of(batch)
     if shapes != log.shapes or not np.array_equal(radius, log.radius) or seconds != log.seconds:
-        raise ValueError(f"{log!r} has other bodies or another step: pass the agents_per_world=, bodies= and actions=")
+        raise ValueError(
+            f"{log!r} has other bodies or steps of another duration: pass the agents_per_world=, bodies= and actions= "
+            "of the recorded batch"
+        )
     envs.reset()
     batch.set_state(_state_for(batch, log))
     return _steps(envs, log)

@@ -296,7 +296,9 @@ class Simulator:
             wrong = points[~self.navigation(slot).is_navigable(points)]
             if len(wrong):
                 name = self.library.name(slot)
-                raise ValueError(f"{wrong[0]} is not navigable in {name!r}: snap it, or choose another")
+                raise ValueError(
+                    f"position {wrong[0]} is not navigable in {name!r}: move it with NavMesh.snap, or choose another"
+                )
         snapped, polygon = self._snap(slots, position)
         turned = np.where(np.abs(heading) <= np.float32(np.pi), heading, wrap_angle(heading))
         self._place(indices, polygon, snapped, turned)

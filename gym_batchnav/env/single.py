@@ -82,9 +82,9 @@ class SingleEnv(gymnasium.Env):
         elif known.max_episode_steps != limit:
             self.close()
             raise ValueError(
-                f"protocol={protocol_of(protocol).name!r} ends episodes after {limit} steps, and gymnasium.make those "
-                f"of {known.id} after {known.max_episode_steps}: use gymnasium.make_vec, or SingleEnv(protocol=...) of "
-                "gym_batchnav.env.single"
+                f"protocol={protocol_of(protocol).name!r} ends episodes after {limit} steps, but gymnasium.make ends "
+                f"those of {known.id} after {known.max_episode_steps}: use gymnasium.make_vec, or "
+                "SingleEnv(protocol=...) of gym_batchnav.env.single"
             )
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:

@@ -150,7 +150,7 @@ def _parse_goals(goals: Any, key: str) -> _Set:
             points.append(numbers_of("position of a view point", view["agent_state"]["position"], 3))
             targets.append(center)
     if not points:
-        raise ValueError(f"goals_by_category[{key!r}] has no view points")
+        raise ValueError(f"goals_by_category[{key!r}] has no view points: give some to its goals")
     return _Set(np.array(points, np.float32), np.array(targets, np.float32))
 
 
@@ -190,7 +190,10 @@ def write_object_episodes(
     """
     files = [scene_id.rsplit("/", 1)[-1] for scene_id in by_scene]
     if len(set(files)) < len(files):
-        raise ValueError("scenes with the same file name in different folders: Habitat's format names goals by file")
+        raise ValueError(
+            "two scenes have the same file name, by which Habitat's format names their goals: write them to separate "
+            "files"
+        )
     names = dict.fromkeys(name for episodes, _ in by_scene.values() for name in episodes.categories)
     ids = {name: number for number, name in enumerate(names)}
     rows = []

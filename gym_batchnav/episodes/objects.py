@@ -211,7 +211,9 @@ def sample_object_episodes(
     """
     rules = rules or SamplingRules()
     if not instances:
-        raise ValueError(f"no object of the categories {', '.join(categories)} has view points in this scene")
+        raise ValueError(
+            f"no object of the categories {', '.join(categories)} has view points in this scene: choose others"
+        )
     owner = np.repeat(np.arange(len(instances)), [len(one.points) for one in instances])  # of every goal
     numbers = np.array([categories.index(one.category) for one in instances])  # of every instance
     group = np.arange(len(instances)) if per_instance else np.unique(numbers, return_inverse=True)[1]  # its set

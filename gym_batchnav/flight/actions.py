@@ -108,7 +108,10 @@ class FlightActions(Actions):
     @override
     def check_batch(self, settings: Any, sampler: EpisodeSampler) -> None:
         if settings.bodies or settings.team.most > 1:
-            raise ValueError(f"actions={settings.actions!r}: agents that share a world walk, use other actions")
+            raise ValueError(
+                f"actions={settings.actions!r}: flying agents cannot share a world: leave out agents_per_world= and "
+                "bodies="
+            )
         if not isinstance(sampler, FlightEpisodes):
             raise ValueError("actions='flight' needs a task in the air: pass task=DroneNav(), or choose other actions")
         if settings.noise is not None:
@@ -121,8 +124,9 @@ class FlightActions(Actions):
             height = max(drawn or (camera.eye_height,), key=abs)
             if np.hypot(np.hypot(*camera.offset), height) > sampler.radius:
                 raise ValueError(
-                    f"camera with eye_height={height:g} and offset={camera.offset}: a flying agent carries it "
-                    f"at most {sampler.radius:g} m from its centre: pass Camera(eye_height=0), without a jitter of it"
+                    f"camera with eye_height={height:g} and offset={camera.offset}: a flying agent carries it at most "
+                    f"{sampler.radius:g} m from its centre: pass Camera(eye_height=0), and leave eye_height out of its "
+                    "jitter"
                 )
 
     @override

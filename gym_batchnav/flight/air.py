@@ -209,7 +209,9 @@ def find_air(corners: np.ndarray, floor: np.ndarray, radius: float, cell: float)
     reached = np.unique(labels[_places(voxels, above)])
     reached = reached[reached > 0]
     if not len(reached):
-        raise ValueError(f"no free space above the floor for a flying agent of radius {radius:g} m")
+        raise ValueError(
+            f"no free space above the floor for a flying agent of radius {radius:g} m: pass a smaller radius"
+        )
     largest = reached[np.argmax(sizes[reached])]
     places = np.argwhere(labels == largest)
     voxels.number[tuple(places.T)] = np.arange(len(places), dtype=np.int32)

@@ -129,7 +129,9 @@ class FlightEpisodes:
         """
         islands = floor_islands(scene, navmesh, self.floors)
         if not islands.any():
-            raise ValueError("no floor that is large enough to fly above it")
+            raise ValueError(
+                "it has no floor that is large enough to fly above: choose other floors= of FlightEpisodes"
+            )
         floor, _ = navmesh.random_points_and_polygons(_FLOOR_POINTS, rng, islands)
         air = find_air(scene.vertices[scene.solid_triangles], floor, self.radius, self.cell)
         count = min(
@@ -187,7 +189,7 @@ def sample_flights(
         if not len(starts) and tried >= rules.give_up_after:
             raise ValueError(
                 f"none of {tried} pairs of points in the air is {rules.min_distance:g} to {rules.max_distance:g} m "
-                "apart"
+                "apart: choose other distances"
             )
     heading = rng.uniform(-np.pi, np.pi, num_episodes).astype(np.float32)
     kept = slice(num_episodes)

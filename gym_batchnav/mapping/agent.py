@@ -26,7 +26,7 @@ class MapAgent:
         """Raise ValueError unless the environment has the actions and the sensors."""
         kind = env.simulator.actions
         if not isinstance(kind, DiscreteActions):
-            raise ValueError(f"MapAgent walks by discrete actions, not {kind}")
+            raise ValueError(f"MapAgent needs actions=DiscreteActions(), not {kind}")
         for sensor in (MapPath, PointGoal):
             if sensor.name not in env.components.sensors:
                 raise ValueError(f"MapAgent reads {sensor.name!r}: add {sensor.__name__}() to sensors=")

@@ -51,7 +51,7 @@ from gym_batchnav.state import AgentState, Buffers, EpisodeState, WorldView
 
 def _no_reading(name: str) -> np.ndarray:
     """Raise KeyError, because this state has no sensors."""
-    raise KeyError(f"sensor {name!r}: this state has no sensors; read it in an environment")
+    raise KeyError(f"sensor {name!r}: this state was made without an environment, which would have its readings")
 
 
 class Pictures(Protocol):
@@ -81,7 +81,7 @@ def _no_pictures(
     slots: np.ndarray, position: np.ndarray, heading: np.ndarray, camera: Camera, targets: np.ndarray | None = None
 ) -> np.ndarray:
     """Raise RuntimeError, because this state has no renderer."""
-    raise RuntimeError("this state has no renderer: draw pictures in an environment")
+    raise RuntimeError("this state was made without an environment, whose renderer would draw pictures")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -218,7 +218,9 @@ class Tag(Task):
     def __post_init__(self) -> None:
         check_counts(num_agents=self.num_agents, num_runners=self.num_runners)
         if self.num_runners >= self.num_agents:
-            raise ValueError(f"num_runners={self.num_runners}: leave a chaser among num_agents={self.num_agents}")
+            raise ValueError(
+                f"num_runners={self.num_runners}: pass fewer than num_agents={self.num_agents}, so that someone chases"
+            )
         check_length(catch_distance=self.catch_distance)
         check_finite(catch_reward=self.catch_reward, chase_reward=self.chase_reward)
 

@@ -80,7 +80,10 @@ class Doors(MovingBodies):
             middle = self._discs(np.zeros(len(self.hinges))).mean(axis=1)
             found, under = motion.navmesh(slot).snap_with_polygon(middle)
             if not (np.linalg.norm(found - middle, axis=1) < LEAF).all():
-                raise ValueError(f"a door of {self!r} is not in a doorway of scene {motion.scene_name(slot)!r}")
+                raise ValueError(
+                    f"a door of {self!r} is not in a doorway of scene {motion.scene_name(slot)!r}: pass hinges= next "
+                    "to floor that agents can walk on"
+                )
             polygon[slots == slot] = under
         motion.state.polygon[worlds, motion.columns] = np.repeat(polygon, DISCS, axis=1)
         self._put(motion, np.zeros((len(worlds), len(self.hinges))))

@@ -160,7 +160,7 @@ def test_actions_outside_the_box_are_refused(kind, wrong, text):
 
 @pytest.mark.parametrize("given", [np.zeros((2, 2)), np.zeros(3), np.zeros((3, 2), object), [["a", "b"]] * 3])
 def test_actions_of_another_shape_are_refused(given):
-    with pytest.raises(ValueError, match=r"pass numbers \(3, 2\): linear, angular"):
+    with pytest.raises(ValueError, match=r"pass numbers of shape \(3, 2\) with the columns linear, angular"):
         VelocityActions().validate(given, 3)
 
 
@@ -186,9 +186,9 @@ def test_limits_are_checked(make):
 @pytest.mark.parametrize(
     ("kind", "keywords", "named"),
     [
-        (VelocityActions, {"min_linear": 0}, "min_linear=0: smaller motions mean STOP"),
+        (VelocityActions, {"min_linear": 0}, "min_linear=0: motions below it mean STOP"),
         (VelocityActions, {"min_angular_deg": 0.0}, "min_angular_deg=0.0: "),
-        (VelocityActions, {"linear_range": (-1, 0.02)}, r"min_linear=0\.025: .*largest is 0\.02: .*at most 0\.0190476"),
+        (VelocityActions, {"linear_range": (-1, 0.02)}, r"min_linear=0\.025: .*motion is 0\.02: .*at most 0\.0190476"),
         (VelocityActions, {"angular_range_deg": (-0.5, 0.9)}, r"min_angular_deg=1\.0: "),
         (VelocityActions, {"min_linear": "slow"}, "min_linear='slow': "),
         (WaypointActions, {"max_distance": 0.1}, r"min_distance=0\.1: "),

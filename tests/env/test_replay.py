@@ -163,7 +163,7 @@ def test_episodes_that_are_reset_are_not_written(make, tmp_path):
 @pytest.mark.parametrize(
     ("keywords", "message"),
     [
-        ({"num_envs": 2 * M}, "8 environments for a log of 4 agents"),
+        ({"num_envs": 2 * M}, "has 8 environments and the log 4 agents"),
         ({"bodies": (People(6),)}, "has other bodies"),
         ({"navmesh_settings": NavMeshSettings(agent_radius=0.3)}, "has episodes that this batch does not have"),
         (

@@ -144,7 +144,7 @@ def test_cameras_have_noise_of_their_own(make):
         ({"colour": GaussianNoise()}, ("rgb",), "'colour'.*unknown sensor; available: 'rgb'"),
         ({"rgb": GaussianNoise()}, ("depth",), "'rgb'.*unknown sensor; available: 'depth'"),
         ({"rgb": GaussianNoise()}, (), "unknown sensor; available: none"),
-        ({"depth": GaussianNoise()}, ("depth",), "this is noise of 'rgb'"),
+        ({"depth": GaussianNoise()}, ("depth",), "this noise is for 'rgb'"),
         ({"rgb": GaussianNoise}, ("rgb",), "pass an object such as GaussianNoise"),
         ({"rgb": "gaussian"}, ("rgb",), "pass an object such as GaussianNoise"),
         (GaussianNoise(), ("rgb",), "pass a dict"),

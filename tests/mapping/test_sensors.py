@@ -85,7 +85,7 @@ def test_the_map_agent_says_what_it_lacks():
 @pytest.mark.parametrize(
     ("keywords", "message"),
     [
-        ({"sensors": (SMALL,)}, "reads the image 'depth', which is not among them"),
+        ({"sensors": (SMALL,)}, "reads the image 'depth': add 'depth'"),
         ({"sensors": ("depth", MapPath(image="front/depth"))}, "'front/depth'"),
     ],
 )

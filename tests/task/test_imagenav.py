@@ -121,7 +121,7 @@ def test_an_instance_is_the_only_goal(make):
 
 def test_without_a_renderer_no_picture_is_drawn():
     state = TaskState(agent_state(1), episode_state(1), {}, None, 500, 1.0)
-    with pytest.raises(RuntimeError, match="draw pictures in an environment"):
+    with pytest.raises(RuntimeError, match="made without an environment"):
         ImageGoal().begin(state, np.arange(1))
 
 

@@ -192,7 +192,7 @@ def test_people_walk_at_their_speeds_to_goal_after_goal(make):
         ({"bodies": People()}, r"bodies=People.*pass a tuple"),
         ({"bodies": (3,)}, "bodies= has a int without num"),
         ({"bodies": (People(62),)}, "66 bodies per world: use at most 64"),
-        ({"actions": "flight"}, "agents that share a world walk"),
+        ({"actions": "flight"}, "flying agents cannot share a world"),
     ],
 )
 def test_wrong_worlds_are_refused(make, keywords, message):
