@@ -43,11 +43,13 @@ def run(
     ] = None,
     protocol: Annotated[
         str | None,
-        typer.Option(help="A paper's or challenge's protocol, such as pointnav-2021, with its camera; no policy file."),
+        typer.Option(
+            help="A paper's or challenge's protocol, such as pointnav-2021, with its camera; not for policy files."
+        ),
     ] = None,
     episode_file: Annotated[Path | None, typer.Option(help="Habitat's episodes for the scenes.")] = None,
     episodes_per_scene: Annotated[
-        int, typer.Option(help="Number of episodes per scene, from its first one on.", min=1)
+        int, typer.Option(help="Number of episodes per scene, beginning with its first.", min=1)
     ] = 100,
     num_envs: Annotated[int, typer.Option(help="Number of environments; the data do not depend on it.", min=1)] = 64,
     shard: Annotated[
@@ -55,7 +57,8 @@ def run(
         typer.Option(
             metavar="i/n",
             help="Collect part i of n, i from 1 to n. In a Slurm array 1-8: $SLURM_ARRAY_TASK_ID/8; in an indexed job "
-            "of Kubernetes, which counts from 0: $((JOB_COMPLETION_INDEX + 1))/8. No variable is read by itself.",
+            "of Kubernetes, which counts from 0: $((JOB_COMPLETION_INDEX + 1))/8. Environment variables are not "
+            "read automatically.",
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of noise and random actions.", min=0, max=2**32 - 1)] = 0,
@@ -191,8 +194,8 @@ def _print_collected(found: Collected) -> None:
     Console().print(_table(found))
     if found.num_missing:
         Console().print(
-            f"{counted(found.num_missing, 'shard')} missing: the dataset is made when other parts have collected them; "
-            "collect check FOLDER... --merge OUT joins folders, and makes one of what is there"
+            f"{counted(found.num_missing, 'shard')} missing: the dataset is complete when the other parts have "
+            "collected them. To make a dataset of what is there now: gym-batchnav collect check FOLDER... --merge OUT"
         )
 
 

@@ -54,16 +54,17 @@ def evaluate(
     num_envs: Annotated[int, typer.Option(help="Environments; the results do not depend on it.", min=1)] = 100,
     sample: Annotated[bool, typer.Option("--sample", help="Sample actions instead of taking the most likely.")] = False,
     protocol: Annotated[
-        str | None, typer.Option(help="For module:function: a paper's or challenge's protocol, such as pointnav-2021.")
+        str | None,
+        typer.Option(help="A paper's or challenge's protocol, such as pointnav-2021; only for module:function."),
     ] = None,
     sensors: Annotated[
-        str | None, typer.Option(help="For module:function: images, separated by commas (default: depth).")
+        str | None, typer.Option(help="Images, separated by commas (default: depth); only for module:function.")
     ] = None,
     renderer: Annotated[str, typer.Option(help="auto, warp, opengl or embree.")] = "auto",
     out: Annotated[Path | None, typer.Option(help="Folder for figures and pictures; created if missing.")] = None,
     shard: Annotated[str | None, typer.Option(help="Run part i of n, i from 1 to n, as in 2/8.", metavar="i/n")] = None,
     ray: RayAddress = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object in the last line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on the last line.")] = False,
 ) -> None:
     """Run every episode of a set exactly once and compare a policy with a blind, a random and a shortest-path agent.
 
@@ -77,7 +78,7 @@ def evaluate(
     (from above; the shortest paths in grey) and clip.gif of the longest episodes.
 
     With --shard and --out, a process runs a part of the episodes and writes shard.json. All shards must then be joined:
-    gym-batchnav evaluate shards/* --out report gives the table and files of a single process, equal to the bit; if the
+    gym-batchnav evaluate shards/* --out report gives the same table and files as a single process, bit for bit; if the
     shards differ in policies, settings, scenes or versions, the error names the difference. With --ray, all nodes of a
     Ray cluster run episodes, and this process gathers the results and writes the files.
 

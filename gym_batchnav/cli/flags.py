@@ -11,7 +11,7 @@ RayAddress = Annotated[
     str | None,
     typer.Option(
         help="Run on a Ray cluster: auto (the one of this machine), HOST:PORT of its head, or local (this machine "
-        "alone; extra \\[ray]).",
+        "alone). Needs the extra \\[ray].",
         metavar="ADDRESS",
     ),
 ]

@@ -48,7 +48,10 @@ def train(
     ] = None,
     scenes: Annotated[list[str] | None, typer.Option(help="Training scenes, as for scenes=; repeatable.")] = None,
     policy: Annotated[
-        str | None, typer.Option(help="small, compact, narrow, scan, blind, paper, ddppo-resnet50.")
+        str | None,
+        typer.Option(
+            help="Network: small, compact, narrow, scan, blind, paper or ddppo-resnet50 (default: the preset's)."
+        ),
     ] = None,
     renderer: Annotated[str | None, typer.Option(help="auto (the default), warp, opengl or embree.")] = None,
     init: Annotated[
@@ -73,7 +76,7 @@ def train(
         bool, typer.Option("--resume", help="Resume the run in --out, or start one if there is none.")
     ] = False,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Show the agents in the browser while they train (extra view).")
+        bool, typer.Option("--watch", help="Show the agents in the browser while they train; needs the extra \\[view].")
     ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the figures as one JSON object on the last line.")

@@ -31,7 +31,7 @@ def tune(
         bool, typer.Option("--measure", help="Measure the first choice and the defaults at the end.")
     ] = False,
 ) -> None:
-    """Choose the number of agents and resident scenes, and threads, for the speed of simulation.
+    """Choose the numbers of agents, resident scenes and threads for the highest speed of simulation.
 
     The choice rests on earlier measurements, of any scenes, each of which left a line in a log on this machine. With
     fewer than 12, tune measures 12 settings first, as with --explore 12; otherwise nothing is simulated unless

@@ -31,13 +31,14 @@ def view(
     browser: Annotated[bool, typer.Option(help="Open the address in a browser.")] = True,
     renderer: Annotated[str, typer.Option(help="auto, warp, opengl or embree.")] = "auto",
 ) -> None:
-    """Show scenes in the browser: their surface, navmesh and distances, agents, and what these see.
+    """Show scenes in the browser: their surface, navmesh and distances, agents, and what they see.
 
     Walk with the keys I, J, L (forward, left, right) and K (STOP); click on a floor to see the shortest path to it; or
-    press Play to let an agent walk: the follower of shortest paths, a random one, or that of --policy. It ends with
-    Ctrl+C.
+    press Play to let an agent walk: a follower of shortest paths, a random agent, or the one of --policy. Ctrl+C ends
+    the command.
 
-    A program shows its own batch with gym_batchnav.viz.serve(envs), and gym-batchnav train --watch a training.
+    To show the batch of a program, call gym_batchnav.viz.serve(envs) in it; to watch a training, run gym-batchnav train
+    --watch.
 
     Example: gym-batchnav view my_house.glb
     """

@@ -15,7 +15,7 @@ from rich.table import Column, Table
 def warmup(
     renderer: Annotated[str, typer.Option(help="The renderer to compile: auto, warp, opengl or embree.")] = "auto",
     as_list: Annotated[
-        bool, typer.Option("--list", help="Also list the number of kernels that each command needs, and why.")
+        bool, typer.Option("--list", help="Also list how many kernels each command needs, and for what.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
 ) -> None:

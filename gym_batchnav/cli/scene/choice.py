@@ -29,8 +29,8 @@ AgentSize = Annotated[
     str | None,
     typer.Option(
         "--agent",
-        help="Sizes and abilities of the agent that differ from radius=0.1,height=1.5,climb=0.2,slope=45: metres, the "
-        "highest step and the steepest slope in degrees.",
+        help="The agent's size and abilities, if different from radius=0.1,height=1.5,climb=0.2,slope=45. climb is the "
+        "highest step; slope is in degrees, all others in metres.",
     ),
 ]
 _SETTINGS = {

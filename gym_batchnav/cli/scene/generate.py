@@ -23,16 +23,20 @@ def generate(
     out: Annotated[Path, typer.Option(help="Folder for the files; created if missing.")] = Path(),
     kind: Annotated[str, typer.Option(help="home, office, shop, hall, or mixed: one of these by the seed.")] = "home",
     damage: Annotated[
-        float, typer.Option(help="Missing and uneven parts, as in scans and games.", min=0.0, max=1.0)
+        float,
+        typer.Option(
+            help="Amount of missing and uneven parts, as in scans and games: 0 for none, 1 for most.", min=0.0, max=1.0
+        ),
     ] = 0.0,
     triangles: Annotated[
         int, typer.Option(help="Approximate number of triangles per scene.", min=5000, max=1_000_000)
     ] = 40_000,
     area: Annotated[
-        float | None, typer.Option(help="Floor area in square metres, of a home 25 to 400; random by default.")
+        float | None, typer.Option(help="Floor area in square metres (25 to 400 for homes); random by default.")
     ] = None,
     storeys: Annotated[
-        int | None, typer.Option(help="Number of storeys: 1, or 2 from 120 square metres on; random by default.")
+        int | None,
+        typer.Option(help="Number of storeys, 1 or 2; 2 needs --area 120 or more. Random by default."),
     ] = None,
 ) -> None:
     """Generate furnished homes or other buildings: for each seed a .glb, its .navmesh, and its episodes as .json.gz.

@@ -37,11 +37,13 @@ def prepare(
         str | None, typer.Option(help="Prepare part i of n, i from 1 to n, as in 2/8.", metavar="i/n")
     ] = None,
     max_triangles: Annotated[
-        int | None, typer.Option(help="Simplify files with more triangles; navmeshes are built before.")
+        int | None,
+        typer.Option(help="Simplify files with more triangles than this; navmeshes are built from the originals."),
     ] = None,
     agent: AgentSize = None,
     task: Annotated[
-        PreparedTask, typer.Option(help="Task of your run; pointnav also for tasks with point goals on the floor.")
+        PreparedTask,
+        typer.Option(help="Task of your run; pointnav serves all tasks with goals at points on the floor."),
     ] = PreparedTask.POINTNAV,
     num_episodes: Annotated[int, typer.Option(help="Episodes to sample in a scene without any.", min=1)] = 1000,
     episode_file: Annotated[Path | None, typer.Option(help="Habitat dataset to read the episodes from.")] = None,
@@ -58,6 +60,7 @@ def prepare(
     With --ray, all nodes of a Ray cluster prepare scenes; they must share the cache folder and files of scenes.
 
     Example: gym-batchnav scene prepare "~/scenes/**/*.glb" procedural:0-63 --workers 4
+
     Example: gym-batchnav scene prepare apartments --task dronenav
     """
     from gym_batchnav.flight.task import DroneNav
