@@ -69,7 +69,7 @@ def test_a_machine_without_a_gpu_is_not_told_to_use_one():
     ("graphics", "has_embree", "renderer", "reason"),
     [
         (replace(GPU, opengl="NVIDIA A100/PCIe/SSE2"), True, "opengl", "graphics device, NVIDIA A100"),
-        (GPU, True, "embree", "NVIDIA H100/PCIe/SSE2 hardly draws"),
+        (GPU, True, "embree", "NVIDIA H100/PCIe/SSE2 is slow with OpenGL"),
         (GPU, False, "opengl", "graphics device, NVIDIA H100"),
         (SOFTWARE, True, "embree", "in software, llvmpipe"),
         (SOFTWARE, False, "opengl", "Embree is not installed"),

@@ -316,7 +316,7 @@ class SceneLibrary:
             self._refusals.refuse(int(self.source_index[slot]), error)
         fits = self._fits(self._memory)
         if self._users and not fits:
-            raise ValueError(f"{self._excess()}: allow more, or keep fewer scenes resident")
+            raise ValueError(f"{self._excess()}: pass a larger max_bytes=, or keep fewer scenes resident")
         if refusals or not fits:
             self._plan.restart(self._plan.seed)
             self._fill_lanes()
@@ -461,7 +461,10 @@ class SceneLibrary:
         for slot, content in enumerate(contents):
             others = (slots[slot] for user, slots in self._users.items() if user != key)
             if self._differs(slot, content) and any(others):
-                raise ValueError(f"scene {self.name(slot)!r} cannot change: agents of another environment are in it")
+                raise ValueError(
+                    f"scene {self.name(slot)!r} cannot change: agents of another environment that shares the library "
+                    "are in it: close that environment first"
+                )
         self._fill_slots(contents)
         self._loader.cancel()
         self._refusals.reasons = refused
@@ -518,7 +521,9 @@ class SceneLibrary:
             elif index < 0 and name == self._listed_name(present):
                 contents.append(present)
             elif index < 0:
-                raise ValueError(f"the state has scene {name!r} in slot {slot}, placed by put: put it there again")
+                raise ValueError(
+                    f"the state has scene {name!r} in slot {slot}: first place it there with put(), as before"
+                )
             elif index >= len(self.names) or name != self.names[index]:
                 raise ValueError(f"the state has scene {name!r}: make the environment with the same scenes=")
             else:
@@ -567,7 +572,7 @@ class SceneLibrary:
                     too_large.add(index)
         limit = f"max_bytes={self._max_bytes}"
         if not chosen:
-            raise ValueError(f"no scene fits into {limit}: allow more") if too_large else self._refusals.none_left()
+            raise ValueError(f"no scene fits into {limit}: increase it") if too_large else self._refusals.none_left()
         if too_large:
             warn_user(f"only {counted(len(chosen), 'scene')} at a time: more do not fit into {limit}")
         self._arriving = None

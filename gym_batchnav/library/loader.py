@@ -291,8 +291,8 @@ class Refusals:
         self.num_passed_over += 1
         if self.num_passed_over == 1:
             warn_user(
-                f"scene {self._names[index]!r} is passed over: it does not fit into {room}; allow more, or keep fewer "
-                "scenes resident"
+                f"scene {self._names[index]!r} is passed over: it does not fit into {room}; pass a larger max_bytes=, "
+                "or keep fewer scenes resident"
             )
 
     def none_left(self) -> ValueError:

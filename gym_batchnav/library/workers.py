@@ -221,7 +221,9 @@ class PreparationWorker:
                 worker.close()
         for (index, source), outcome in zip(missing.items(), done, strict=True):
             if outcome is None and lost is not None:
-                outcome = Outcome(None, (f"{lost}: scene {source.name!r} is prepared by the process that steps",))
+                outcome = Outcome(
+                    None, (f"{lost}: scene {source.name!r} is prepared in this process instead, which slows stepping",)
+                )
             outcomes[index] = outcome or Outcome()
         return outcomes
 

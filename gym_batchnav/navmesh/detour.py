@@ -116,7 +116,10 @@ def _parse(data: bytes) -> tuple[NavMeshSettings | None, _Tile]:
         raise ValueError(f"it has {len(data)} bytes, fewer than its header of {SET_HEADER.itemsize}")
     header = np.frombuffer(data, SET_HEADER, 1)[0]
     if header["magic"] != SET_MAGIC:
-        raise ValueError(f"it starts with 0x{int(header['magic']) & 0xFFFFFFFF:08x}, not with MSET's magic number")
+        raise ValueError(
+            f"it is not a .navmesh file: it starts with 0x{int(header['magic']) & 0xFFFFFFFF:08x}, not with MSET's "
+            "number"
+        )
     if header["version"] not in (1, 2):
         raise ValueError(f"version {header['version']} is not supported, only 1 and 2 are")
     if header["num_tiles"] != 1:

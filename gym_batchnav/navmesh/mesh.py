@@ -366,7 +366,9 @@ class NavMesh:
                 raise ValueError(f"island={island!r}: pass a number, or a mask of {self.num_islands} bools")
             area = np.where(mask[self.polygon_island], area, 0.0)
         if not area.sum() > 0:
-            raise ValueError("the navmesh is empty" if island is None else f"the navmesh has no island {island}")
+            if island is None:
+                raise ValueError("the navmesh is empty")
+            raise ValueError(f"the navmesh has no island {island}: choose from 0 to {self.num_islands - 1}")
         draws = rng.random((n, 4))
         polygons = np.searchsorted(np.cumsum(area) / area.sum(), draws[:, 0], side="right").astype(np.int32)
         polygons = np.minimum(polygons, np.flatnonzero(area)[-1], dtype=np.int32)

@@ -187,7 +187,11 @@ def choose_warp(name: str, on_gpu: bool | None) -> RendererChoice:
     if on_gpu:
         reason = "Warp traces rays on an NVIDIA device" if name == "auto" else "renderer='warp' was requested"
         return RendererChoice("warp", reason, on_gpu=True)
-    return RendererChoice("warp", "renderer='warp' draws on one thread of the processor: no NVIDIA device", warns=True)
+    return RendererChoice(
+        "warp",
+        "renderer='warp' found no NVIDIA device and draws slowly, on one thread of the processor: use renderer='auto'",
+        warns=True,
+    )
 
 
 def choose_renderer(name: str, opengl_device: str | None, has_embree: bool, has_nvidia: bool = False) -> RendererChoice:
@@ -216,7 +220,10 @@ def choose_renderer(name: str, opengl_device: str | None, has_embree: bool, has_
     if name == "opengl":
         return RendererChoice("opengl", "renderer='opengl' was requested", on_gpu=on_gpu)
     if on_gpu and has_embree and hardly_draws(opengl_device):
-        reason = f"{opengl_device} hardly draws, so Embree draws on the processor; {INSTALL_WARP} to trace rays on it"
+        reason = (
+            f"{opengl_device} is slow with OpenGL, so Embree draws on the processor; {INSTALL_WARP} to trace rays on "
+            "the GPU"
+        )
         return RendererChoice("embree", reason)
     if on_gpu:
         return RendererChoice("opengl", f"OpenGL draws on a graphics device, {opengl_device}", on_gpu=True)

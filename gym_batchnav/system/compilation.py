@@ -33,7 +33,7 @@ from gym_batchnav.system.process import is_frozen, num_processors
 from gym_batchnav.system.progress import PATIENCE, late_progress
 
 _MAX_PROCESSES = 8
-NOT_AHEAD = "kernels could not be compiled ahead"  # begins the warning of workloads that fail
+NOT_AHEAD = "kernels could not be compiled ahead of their first use"  # begins the warning of workloads that fail
 _ANNOUNCED = "GYM_BATCHNAV_ANNOUNCES_COMPILING"  # "0" in worker processes, whose parent shows the progress
 
 

@@ -50,8 +50,8 @@ def claim_process(what: str) -> None:
         _owner = current
     elif _owner != current:
         raise RuntimeError(
-            f"{what} in a forked process: its parent has run gym_batchnav before the fork, whose threads and OpenGL "
-            'context are lost here. Start processes with context="spawn" '
+            f"{what} in a forked process: its parent has run gym_batchnav before the fork, and a fork loses threads "
+            'and OpenGL contexts. Start processes with context="spawn" '
             '(multiprocessing.get_context("spawn"), AsyncVectorEnv(..., context="spawn")).'
         )
 

@@ -239,7 +239,7 @@ class Takes:
 
 
 def test_scenes_that_do_not_fit_are_not_resident() -> None:
-    with pytest.raises(ValueError, match=rf"no scene fits into max_bytes={SIZE - 1}: allow more"):
+    with pytest.raises(ValueError, match=rf"no scene fits into max_bytes={SIZE - 1}: increase it"):
         SceneLibrary(sources_of(4), 3, max_bytes=SIZE - 1)
     for count, words in ((1, "only 1 scene at"), (2, "only 2 scenes at")):
         with pytest.warns(UserWarning, match=words):
@@ -418,7 +418,7 @@ def test_scenes_by_hand() -> None:
     library.set_state(key, state)
     assert library.name(2) == "mine"
     library.put(2, None)
-    with pytest.raises(ValueError, match="put it there again"):
+    with pytest.raises(ValueError, match="first place it there with put"):
         library.set_state(key, state)
 
 

@@ -191,7 +191,7 @@ def test_hidden_geoms_and_shapes_for_collisions_are_left_out_and_said(tmp_path):
     assert names_of(scene) == ("floor", "menagerie", "robosuite", "unmarked", "seen")
     counts = np.bincount(scene.triangle_object)[1:]
     assert counts.tolist() == [2, counts[1], counts[1], counts[1], 24], "a sphere each; two boxes"
-    assert "2 geoms that MuJoCo does not show either: left out" in scene.warnings
+    assert "2 geoms left out, which MuJoCo does not show either" in scene.warnings
     assert any(sentence.startswith("2 geoms for collisions were left out") for sentence in scene.warnings)
 
 

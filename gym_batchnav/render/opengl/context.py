@@ -192,7 +192,10 @@ class Context:
         """Load an OpenGL function that takes integers and optionally a pointer."""
         address = self.moderngl.mglo._context.load_opengl_function(name)
         if not address:
-            raise RuntimeError(f"the OpenGL driver of {self.moderngl.info['GL_RENDERER']} has no {name}")
+            raise RuntimeError(
+                f"the OpenGL driver of {self.moderngl.info['GL_RENDERER']} has no {name}: update the driver, or choose "
+                "renderer='embree'"
+            )
         kinds: list[Any] = [ctypes.c_int] * num_integers + [ctypes.c_void_p] * pointer
         return ctypes.CFUNCTYPE(None, *kinds)(address)
 

@@ -168,7 +168,10 @@ class SlotHeap:
                 buffer.release()
             if isinstance(error, RuntimeError):
                 raise
-            raise RuntimeError(f"{self._context.device} has no memory for {capacity:,} items: {error}") from error
+            raise RuntimeError(
+                f"{self._context.device} has no memory for {capacity:,} items ({error}): keep fewer scenes resident, "
+                "or choose renderer='embree'"
+            ) from error
         return buffers
 
 

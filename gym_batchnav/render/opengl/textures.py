@@ -147,7 +147,10 @@ class TextureMirror:
                 page.release()
             if isinstance(error, RuntimeError):
                 raise
-            raise RuntimeError(f"{context.device} has no memory for textures of {self.size} pixels: {error}") from error
+            raise RuntimeError(
+                f"{context.device} has no memory for textures of {self.size} pixels ({error}): pass a smaller "
+                "texture_size=, or keep fewer scenes resident"
+            ) from error
         return pages
 
     def _write_table(self, context: Context, materials: SlotHeap) -> None:

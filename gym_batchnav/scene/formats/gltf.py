@@ -387,13 +387,17 @@ def joint_matrices(document: GltfDocument, index: object) -> np.ndarray:
     skin = document.item("skins", index)
     nodes = sequence(skin.get("joints", []), "joints")
     if not 0 < len(nodes) <= document.count("nodes"):
-        raise ValueError(f"skin {index} has {len(nodes):,} joints, there are {document.count('nodes'):,} nodes")
+        raise ValueError(
+            f"skin {index} has {len(nodes):,} joints, but there are {document.count('nodes'):,} nodes: re-export it"
+        )
     joints = [document.world_matrix(node) for node in nodes]
     matrices = np.stack(joints)
     if "inverseBindMatrices" in skin:
         inverse = document.accessor(skin["inverseBindMatrices"], (16,)).astype(np.float64)
         if len(inverse) < len(joints):
-            raise ValueError(f"skin {index} has {len(inverse)} inverse bind matrices for {len(joints)} joints")
+            raise ValueError(
+                f"skin {index} has {len(inverse)} inverse bind matrices for {len(joints)} joints: re-export it"
+            )
         matrices = matrices @ inverse[: len(joints)].reshape(-1, 4, 4).transpose(0, 2, 1)
     return matrices
 
@@ -416,7 +420,9 @@ def posed(vertices: np.ndarray, read: _Read, attributes: Mapping[str, object], m
     joints = np.concatenate([read(f"JOINTS_{k}", (4,)) for k in sets], axis=1)
     weights = np.concatenate([read(f"WEIGHTS_{k}", (4,)) for k in sets], axis=1).astype(np.float64)
     if joints.shape != weights.shape or len(joints) != len(vertices) or joints.dtype.kind != "u":
-        raise ValueError(f"its joints {joints.shape} and weights {weights.shape} do not fit {len(vertices)} vertices")
+        raise ValueError(
+            f"its joints {joints.shape} and weights {weights.shape} do not fit {len(vertices)} vertices: re-export it"
+        )
     weights = np.maximum(np.nan_to_num(weights), 0)
     weights[weights.sum(axis=1) == 0, 0] = 1
     weights /= weights.sum(axis=1, keepdims=True)

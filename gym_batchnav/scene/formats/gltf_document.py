@@ -151,7 +151,10 @@ class GltfDocument:
             index, above, depth = waiting.pop()
             node = self.item("nodes", index)
             if index in seen or depth > MAX_DEPTH:
-                raise ValueError(f"node {index} is its own ancestor, has two parents or lies deeper than {MAX_DEPTH}")
+                raise ValueError(
+                    f"node {index} is its own ancestor, has two parents or lies deeper than {MAX_DEPTH}: re-export the "
+                    "file"
+                )
             seen.add(index)
             if not extensions(node).get("KHR_node_visibility", {}).get("visible", True):
                 self.num_hidden += 1
@@ -180,7 +183,9 @@ class GltfDocument:
         while above[-1] not in self._world and above[-1] in parents:
             above.append(parents[above[-1]])
             if len(above) > MAX_DEPTH:
-                raise ValueError(f"node {short(index)} is its own ancestor or lies deeper than {MAX_DEPTH}")
+                raise ValueError(
+                    f"node {short(index)} is its own ancestor or lies deeper than {MAX_DEPTH}: re-export the file"
+                )
         matrix = self._world.get(above[-1], np.eye(4))
         for at in reversed(above):
             if at not in self._world:
@@ -269,7 +274,7 @@ class GltfDocument:
             return bytes(self.view(image["bufferView"])[0]), label
         uri = image.get("uri")
         if not isinstance(uri, str):
-            raise ValueError(f"image {index} has neither a bufferView nor a uri")
+            raise ValueError(f"image {index} has neither a bufferView nor a uri: re-export the file")
         if uri.startswith("data:"):
             return data_uri(uri), label
         try:
@@ -297,7 +302,7 @@ class GltfDocument:
             raise ValueError(f"{what} has sparse indices that are not unsigned integers: re-export it")
         rows = self._strided(where.get("bufferView"), integer(where, "byteOffset", 0), kind, 1, count, what)[:, 0]
         if count and rows.max() >= len(values):
-            raise ValueError(f"{what} has sparse indices beyond its {len(values)} elements")
+            raise ValueError(f"{what} has sparse indices beyond its {len(values)} elements: the file is damaged")
         dtype = values.dtype.type
         width = values.shape[1]
         patched = values.copy()

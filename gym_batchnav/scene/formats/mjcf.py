@@ -117,9 +117,9 @@ class _Reader:
         num_hidden = int((~seen).sum())
         covered = self._covered(seen)
         if num_hidden:
-            self._files.warnings.append(f"{counted(num_hidden, 'geom')} that MuJoCo does not show either: left out")
+            self._files.warnings.append(f"{counted(num_hidden, 'geom')} left out, which MuJoCo does not show either")
         if covered.any():
-            sentence = "geoms for collisions were left out, since their bodies have others to be seen"
+            sentence = "geoms for collisions were left out, since their bodies have others for display"
             self._files.warnings.append(f"{int(covered.sum())} {sentence}")
         return np.flatnonzero(seen & ~covered).tolist()
 

@@ -334,7 +334,9 @@ def _numbers(element: Element, name: str, default: tuple[float, ...] = ()) -> tu
     except ValueError:
         values = (float("nan"),)
     if not all(-1e9 < value < 1e9 for value in values):
-        raise ValueError(f"<{element.tag} {name}={element.attrib[name][:60]!r}> is not made of usable numbers")
+        raise ValueError(
+            f"<{element.tag} {name}={element.attrib[name][:60]!r}> must consist of numbers between -1e9 and 1e9"
+        )
     return values
 
 
@@ -342,7 +344,7 @@ def _whole(element: Element, name: str) -> int:
     """Return an attribute that is one whole number, 0 if it is missing."""
     values = _numbers(element, name, (0.0,))
     if len(values) != 1 or values[0] < 0:
-        raise ValueError(f"<{element.tag} {name}={element.attrib[name][:60]!r}> is not one positive number")
+        raise ValueError(f"<{element.tag} {name}={element.attrib[name][:60]!r}> must be one number of 0 or more")
     return int(values[0])
 
 

@@ -217,7 +217,7 @@ class _Dataset:
             raise ValueError(f"it has {len(rows):,} objects, the limit is {MAX_PARTS:,}: place fewer")
         stage_instance = mapping(instance["stage_instance"], "stage_instance")
         if {"translation", "rotation"} & set(stage_instance):
-            self._left_out("the place of its stage: stages stand where their files have them")
+            self._left_out("the translation and rotation of its stage, which stays where its file has it")
         stage = self.stage(self._template("stages", stage_instance["template_name"]))
         factors = _scale_of(stage_instance)
         if (factors != 1).any():  # a navmesh that came with the stage does not fit it any more
