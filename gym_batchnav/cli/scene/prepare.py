@@ -57,6 +57,7 @@ def prepare(
 
     Several machines that share a cache folder each take a part with --shard; as an array of Slurm jobs:
     sbatch --array=1-8 --wrap 'gym-batchnav scene prepare "scans/**/*.glb" --shard $SLURM_ARRAY_TASK_ID/8'
+
     With --ray, all nodes of a Ray cluster prepare scenes; they must share the cache folder and files of scenes.
 
     Example: gym-batchnav scene prepare "~/scenes/**/*.glb" procedural:0-63 --workers 4
