@@ -73,7 +73,7 @@ def test_a_dataset_goes_the_whole_way(tmp_path, cache_dir, homes, layout):
     sources = scene_sources(str(dataset), DiskCache(cache_dir))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*articulated objects: URDF is not read")
-        warnings.filterwarnings("ignore", message=".*the place of its stage")
+        warnings.filterwarnings("ignore", message=".*the translation and rotation of its stage")
         scenes = [source.load() for source in sources]
     for home, scene in zip(homes, scenes, strict=True):
         assert_same_objects(home, scene)

@@ -156,7 +156,7 @@ def test_a_damaged_file_is_refused_or_read_whole(written, place, value):
 @pytest.mark.parametrize(
     ("offset", "layout", "value", "message"),
     [
-        (0, "<I", 0x12345678, "magic number"),
+        (0, "<I", 0x12345678, "not with MSET's number"),
         (4, "<i", 3, "version 3 is not supported"),
         (SET_BYTES + SETTINGS_BYTES + 4, "<i", 2**31 - 1, "2147483647 bytes"),
         (SET_BYTES + SETTINGS_BYTES + ENTRY_BYTES, "<i", 1, "magic 0x00000001"),

@@ -77,7 +77,7 @@ def test_a_skin_does_not_move_a_mesh_without_joints(tmp_path):
     ("change", "reason"),
     [
         ({"joints": []}, "skin 0 has 0 joints"),
-        ({"joints": [2] * 9}, "skin 0 has 9 joints, there are 4 nodes"),
+        ({"joints": [2] * 9}, "skin 0 has 9 joints, but there are 4 nodes"),
         ({"joints": [2]}, "refer to joint 1, but there are 1"),
         ({"joints": [2, 77]}, r"nodes\[77\]"),
         ({"joints": [2, 3], "inverseBindMatrices": 0}, "wrong type"),

@@ -207,7 +207,7 @@ def test_what_is_not_supported_is_left_out_with_a_warning(folder):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         scene = load(folder)
-    for reason in ("articulated", "place of its stage", "origin"):
+    for reason in ("articulated", "rotation of its stage", "origin"):
         assert any(reason in sentence for sentence in scene.warnings)
         assert any(reason in str(one.message) for one in caught)
 
