@@ -204,6 +204,13 @@ def test_keywords_that_a_protocol_does_not_set_are_those_of_the_id():
         assert envs.unwrapped.config.agents_per_world == 3 and envs.unwrapped.max_episode_steps == 7
 
 
+@pytest.mark.parametrize("name", ["Tag", "Rendezvous"])
+def test_a_task_for_a_team_has_the_agents_of_a_world(name):
+    with closing(gymnasium.make_vec(f"BatchNav/{name}-v0", 6, agents_per_world=3, sensors=(), **SCENES)) as envs:
+        envs.reset(seed=0)
+        assert envs.unwrapped.config.agents_per_world == envs.unwrapped.task.num_agents == 3
+
+
 @pytest.mark.parametrize("wrong", ["pointnav", 3, PointNav])
 def test_an_unknown_protocol_is_refused_by_name(wrong):
     with pytest.raises(ValueError, match=r"protocol=.*'pointnav-2021'.*NavigationProtocol"):

@@ -53,17 +53,26 @@ def _of_socialnav(given: Keywords) -> dict[str, Any]:
     return {"bodies": (People(4),)}
 
 
-def _of_team(given: Keywords) -> dict[str, Any]:
-    """Return as many agents in a world as the task that will be used has."""
-    from gym_batchnav.protocols import protocol_of
+def _of_team(path: str) -> Callable[[Keywords], dict[str, Any]]:
+    """Return the defaults of a task for a team: its agents are those of ``agents_per_world``, or the other way round."""
 
-    protocol = given.get("protocol")
-    task = given.get("task", None if protocol is None else protocol_of(protocol).task)
-    return {"agents_per_world": getattr(task, "num_agents", 2)}
+    def defaults(given: Keywords) -> dict[str, Any]:
+        from gym_batchnav.protocols import protocol_of
+
+        protocol = given.get("protocol")
+        task = given.get("task", None if protocol is None else protocol_of(protocol).task)
+        size = given.get("agents_per_world")
+        if task is None and isinstance(size, int) and size > 1:
+            return {"task": resolve_name(path)(num_agents=size)}
+        return {"agents_per_world": getattr(task, "num_agents", 2)}
+
+    return defaults
 
 
 _POINTNAV = "gym_batchnav.task.pointnav:PointNav"
 _DRONENAV = "gym_batchnav.flight.task:DroneNav"
+_TAG = "gym_batchnav.task.meeting:Tag"
+_RENDEZVOUS = "gym_batchnav.task.meeting:Rendezvous"
 IDS: Mapping[str, EnvId] = {
     "PointNav": EnvId(_POINTNAV),
     "PointNavScan": EnvId(_POINTNAV, wrapper="gym_batchnav.env.flat:ScanObservation"),
@@ -77,8 +86,8 @@ IDS: Mapping[str, EnvId] = {
     "MultiGoalNav": EnvId("gym_batchnav.task.multigoal:MultiGoalNav", 2500),
     "ObjectNav": EnvId("gym_batchnav.task.objectnav:ObjectNav"),
     "SocialNav": EnvId("gym_batchnav.task.socialnav:SocialNav", defaults=_of_socialnav),
-    "Tag": EnvId("gym_batchnav.task.meeting:Tag", 200, _of_team, is_single=False),
-    "Rendezvous": EnvId("gym_batchnav.task.meeting:Rendezvous", 300, _of_team, is_single=False),
+    "Tag": EnvId(_TAG, 200, _of_team(_TAG), is_single=False),
+    "Rendezvous": EnvId(_RENDEZVOUS, 300, _of_team(_RENDEZVOUS), is_single=False),
 }
 
 
