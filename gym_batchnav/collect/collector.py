@@ -126,7 +126,7 @@ def collect(
             protocol. A policy file that reads images has the size of its training.
         episodes_per_scene: Number of episodes, the first ones of each scene.
         episodes_per_shard: Number of episodes in a shard, which becomes complete at once.
-        num_envs: Number of environments; changes the speed alone. The images of about three times as many episodes
+        num_envs: Number of environments; changes the speed alone. The images of about twice as many episodes
             are held, of which 4 GiB, or half of the memory that is available, in main memory, and the others in
             temporary files in ``out``.
         shard: ``"i/n"`` collects the i-th of n parts, i from 1 to n. Parts may share ``out``, where the part that ends
