@@ -54,7 +54,7 @@ def _of_socialnav(given: Keywords) -> dict[str, Any]:
 
 
 def _of_team(path: str) -> Callable[[Keywords], dict[str, Any]]:
-    """Return the defaults of a task for a team: its agents are those of ``agents_per_world``, or the other way round."""
+    """Return the defaults of a task for a team, whose agents are those of ``agents_per_world`` if that is given."""
 
     def defaults(given: Keywords) -> dict[str, Any]:
         from gym_batchnav.protocols import protocol_of
