@@ -28,6 +28,7 @@ from gym_batchnav.protocols import PROTOCOLS, NavigationProtocol, protocol_of
 from gym_batchnav.task.measures import OracleSuccess
 from gym_batchnav.task.meeting import Tag
 from gym_batchnav.task.socialnav import SocialNav
+from gym_batchnav.worlds.api import Team
 from gym_batchnav.worlds.people import People
 
 # From the files and papers that `source` names: width, height, hfov, height of the camera, pitch, nearest and farthest
@@ -204,11 +205,12 @@ def test_keywords_that_a_protocol_does_not_set_are_those_of_the_id():
         assert envs.unwrapped.config.agents_per_world == 3 and envs.unwrapped.max_episode_steps == 7
 
 
+@pytest.mark.parametrize("team", [3, (2, 3), Team(3, "person")])
 @pytest.mark.parametrize("name", ["Tag", "Rendezvous"])
-def test_a_task_for_a_team_has_the_agents_of_a_world(name):
-    with closing(gymnasium.make_vec(f"BatchNav/{name}-v0", 6, agents_per_world=3, sensors=(), **SCENES)) as envs:
+def test_a_task_for_a_team_has_the_agents_of_a_world(name, team):
+    with closing(gymnasium.make_vec(f"BatchNav/{name}-v0", 6, agents_per_world=team, sensors=(), **SCENES)) as envs:
         envs.reset(seed=0)
-        assert envs.unwrapped.config.agents_per_world == envs.unwrapped.task.num_agents == 3
+        assert envs.unwrapped.task.num_agents == 3
 
 
 @pytest.mark.parametrize("wrong", ["pointnav", 3, PointNav])

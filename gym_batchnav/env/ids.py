@@ -58,12 +58,12 @@ def _of_team(path: str) -> Callable[[Keywords], dict[str, Any]]:
 
     def defaults(given: Keywords) -> dict[str, Any]:
         from gym_batchnav.protocols import protocol_of
+        from gym_batchnav.worlds.api import Team
 
         protocol = given.get("protocol")
         task = given.get("task", None if protocol is None else protocol_of(protocol).task)
-        size = given.get("agents_per_world")
-        if task is None and isinstance(size, int) and size > 1:
-            return {"task": resolve_name(path)(num_agents=size)}
+        if task is None and "agents_per_world" in given:
+            return {"task": resolve_name(path)(num_agents=Team.of(given["agents_per_world"]).most)}
         return {"agents_per_world": getattr(task, "num_agents", 2)}
 
     return defaults
