@@ -249,13 +249,15 @@ TASKS_WITH_FIELDS = [
 
 
 @pytest.mark.parametrize("task", TASKS_WITH_FIELDS, ids=lambda task: type(task).__name__)
-def test_every_task_comes_back_from_its_file_and_each_field_counts(path, task):
+def test_every_task_comes_back_from_its_file_and_each_field_but_rewards_counts(path, task):
     changed(path, {"task": type(task).__name__, "task_settings": fields_of(task)})
     about = load_policy(path)[1]
     assert about.make_task() == task and about.env_keywords()["task"] == task
     plain = dataclasses.replace(about, task_settings=fields_of(type(task)()))
     assert {line.split(" ")[0].split(".")[1] for line in about.differences(plain)} == {
-        one.name for one in dataclasses.fields(task) if getattr(task, one.name) != getattr(type(task)(), one.name)
+        one.name
+        for one in dataclasses.fields(task)
+        if getattr(task, one.name) != getattr(type(task)(), one.name) and not one.name.endswith("_reward")
     }
 
 
