@@ -180,7 +180,7 @@ class PolicyAbout:
     def differences(self, other: PolicyAbout) -> list[str]:
         """Return one line per setting of the world that differs in another description, such as an environment's.
 
-        The camera counts only if the policy uses images. Rewards, and sensors that the policy does not use, do not count.
+        The camera counts only if the policy uses images. Rewards and sensors that the policy does not use do not count.
         """
         own, others = (flattened(one.record()) for one in (self, other))
         read = {*self.sensors, *self.task_sensors, PreviousAction.name}
