@@ -38,9 +38,9 @@ class Gate(Check):
             Stage("tools", "an environment for Ruff, the site and releases (1 min)", self._tools, (), made[self.tools]),
             Stage("style", "Ruff; no test is listed as flaky (5 s)", self._style, ("tools",)),
             Stage("site", "the site of docs/; a link that leads nowhere is an error (1 min)", self._site, ("tools",)),
-            Stage("demo", "the README's first command, in a fresh environment, with empty caches (1 min)",
+            Stage("demo", "the README's first command, in a fresh environment, with empty caches; all kernels (4 min)",
                   self._demo, (), self.venv / "bin" / "python"),
-            Stage("suite", "the README's second command: the default suite (8 min)", self._suite, ("demo",)),
+            Stage("suite", "the README's second command: the default suite (6 min)", self._suite, ("demo",)),
             Stage("install", "torch and all other extras but RL libraries (1 min)", self._install, ("demo",),
                   made[self.venv]),
             Stage("types", "mypy (1 min)", self._types, ("install",)),
@@ -90,6 +90,8 @@ class Gate(Check):
             shutil.rmtree(folder, ignore_errors=True)
         self.make_venv(self.venv)
         self.command("bash", "-euo", "pipefail", "-c", self._readme(0))
+        for after in ("demo", "warmup"):
+            self.command(self.bin("python"), ".ci/kernels.py", after)
 
     def _suite(self) -> None:
         self.tests("suite", "bash", "-euo", "pipefail", "-c", self._readme(1))

@@ -1,6 +1,6 @@
 """Compare the speed of this checkout with that of another commit: rounds of both in turn, as ratios.
 
-python benchmarks/compare.py HEAD~1                          # step, navigation, render and train
+python benchmarks/compare.py HEAD~1                          # step, navigation, render, train and start
 python benchmarks/compare.py main --only step --rounds 8
 python benchmarks/compare.py main --only train --seconds 60 --rounds 3
 
@@ -26,6 +26,9 @@ BENCHES = {
     "render": "bench_render('apartments', 256, {seconds}, renderer='embree')",
     # frames/s of the preset cpu, with processors that also prepare its scenes
     "train": "__import__('runpy').run_path('benchmarks/train.py')['speed']('cpu', {seconds})",
+    # first frames of the demo per second of waiting, with empty caches
+    "start": "(lambda this: {{'fps': 1 / this['seconds_of'](this['STARTS'][3])}})"
+    "(__import__('runpy').run_path('benchmarks/start.py'))",
 }
 
 
@@ -65,7 +68,7 @@ def main() -> None:
                 for _ in range(options.rounds):
                     before, after = (frames_per_second(*side, BENCHES[name], options.seconds) for side in sides)
                     ratios.append(after / before)
-                    print(f"{name}: {before:,.0f} -> {after:,.0f} per second, {ratios[-1]:.3f}", flush=True)
+                    print(f"{name}: {before:,.3g} -> {after:,.3g} per second, {ratios[-1]:.3f}", flush=True)
                 medians[name] = statistics.median(ratios)
         finally:
             subprocess.run(["git", "worktree", "remove", "--force", other], cwd=ROOT, check=True)

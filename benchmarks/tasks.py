@@ -114,7 +114,7 @@ class Course:
     imitation_share: float = 0.0
     keywords: Mapping[str, Any] = field(default_factory=dict)
 
-    def make_env(self, num_envs: int, **keywords: Any) -> BatchNavEnv:
+    def make_env(self, num_envs: int, order: str = "random") -> BatchNavEnv:
         """Make an environment of the task: turns of 30 degrees, as in Habitat's challenges."""
         return BatchNavEnv(
             num_envs,
@@ -124,10 +124,9 @@ class Course:
             camera=self.camera,
             actions=DiscreteActions(turn_angle_deg=30),
             max_episode_steps=self.max_episode_steps,
-            episodes=NUM_EPISODES,
+            episodes=Episodes(order=order, count=NUM_EPISODES),
             autoreset_mode="same_step",
             **self.keywords,
-            **keywords,
         )
 
 
@@ -229,7 +228,7 @@ def learn(
 
 def scores_of(course: Course, agent: Agent) -> dict[str, float]:
     """Return the means of an agent's measures, and of its steps, in all episodes of the home, each run once."""
-    env = course.make_env(64, episodes=Episodes(order="once", count=NUM_EPISODES))
+    env = course.make_env(64, "once")
     episodes = evaluate(env, agent)
     env.close()
     means = {name: float(episodes.measures[name].mean()) for name in (course.score, *course.also)}

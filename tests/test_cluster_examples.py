@@ -166,7 +166,7 @@ def test_a_requeued_training_equals_an_undisturbed_one(bin_dir, tmp_path):
     for name in ("torch", "safetensors"):
         pytest.importorskip(name, reason=f"{name} is not installed")
     save_glb(box_room(width=5, depth=4), tmp_path / "room.glb")
-    few = ("--scenes", tmp_path / "room.glb", "--policy", "blind", "--frames", 20_000, "--set", "num_envs=8",
+    few = ("--scenes", tmp_path / "room.glb", "--policy", "blind", "--frames", 10_000, "--set", "num_envs=8",
            "--set", "threads=1")  # fmt: skip
     limit = time.monotonic() + 400
     interrupted = tmp_path / "interrupted"

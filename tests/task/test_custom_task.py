@@ -29,5 +29,5 @@ def steps_strolled(output):
 
 @pytest.mark.slow
 def test_it_learns():
-    steps = steps_strolled(run(timeout=280))
+    steps = steps_strolled(run("--frames", "240000", timeout=280))
     assert steps[-1] > 5 * max(steps[0], 1)

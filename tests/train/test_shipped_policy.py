@@ -61,8 +61,8 @@ def test_the_policy_with_a_map_reaches_its_goals():
 @pytest.mark.slow
 def test_a_scan_tells_in_the_apartments():
     policy, about = load_policy(SCAN)
-    env = BatchNavEnv(40, episodes=5, scenes=("apartments",), **about.env_keywords())
-    scans, blind = (evaluate(env, PolicyAgent(one)) for one in (policy, load_policy(BLIND)[0]))
+    env = BatchNavEnv(40, scenes=("apartments",), **about.env_keywords())
+    scans, blind = (evaluate(env, PolicyAgent(one), 5) for one in (policy, load_policy(BLIND)[0]))
     env.close()
     assert scans.success.mean() >= 0.8 and scans.spl.mean() >= blind.spl.mean() + 0.2
 
@@ -77,7 +77,7 @@ def test_policies_that_are_named_after_a_scan_read_it(name):
 @pytest.mark.slow
 def test_the_explorer_visits_more_cells_than_random_actions():
     policy, about = load_policy(assets_dir() / "explore_scan.safetensors")
-    env = BatchNavEnv(16, episodes=2, scenes=("apartments",), **about.env_keywords())
-    explores, random = (evaluate(env, agent) for agent in (PolicyAgent(policy, 0), RandomAgent(0)))
+    env = BatchNavEnv(16, scenes=("apartments",), **about.env_keywords())
+    explores, random = (evaluate(env, agent, 2) for agent in (PolicyAgent(policy, 0), RandomAgent(0)))
     env.close()
     assert explores.cells_visited.mean() >= 2 * random.cells_visited.mean()
