@@ -105,8 +105,8 @@ class Camera:
         offset: Metres from the agent's vertical axis to the camera: to the right, and forward.
         yaw_deg: Angle by which the camera is turned away from the agent's heading, degrees; left is positive.
         pitch_deg: Angle above the horizon, degrees; up is positive.
-        lens: Another lens than a pinhole, see ``gym_batchnav.lenses``, which Embree draws. Depth is then the distance
-            along the ray.
+        lens: Another lens than a pinhole, see ``gym_batchnav.lenses``, which Warp and Embree draw. Depth is then the
+            distance along the ray.
         roll_deg: Angle about the view axis, degrees; positive turns the camera counter-clockwise, seen from behind it.
         jitter: Draws another height, pitch and yaw for each episode; None for those above.
     """

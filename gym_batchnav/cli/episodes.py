@@ -39,8 +39,8 @@ def episodes(
 ) -> None:
     """Sample episodes of scenes by the rules of Habitat's generator, or describe a file of episodes.
 
-    Pass the file to environments as episodes=, or put it next to the scene's file under the scene's name. Habitat's
-    format has PointNav and ObjectNav episodes, but none for flying agents.
+    Pass the file to environments as episodes=, or put one of PointNav next to the scene's file under the scene's name.
+    Habitat's format has PointNav and ObjectNav episodes, but none for flying agents.
 
     Example: gym-batchnav episodes home.glb --num-episodes 500 --out home.json.gz
 

@@ -17,7 +17,7 @@ def make_teacher(name: str) -> Agent:
 
     Args:
         name: ``"follower"`` uses the scene's navmesh, and so does things for which a policy sees no reason;
-            ``"mapper"`` follows the reading of ``MapPath``, which the policy must observe too.
+            ``"mapper"`` follows the reading of ``MapPath``, a sensor of the environment that the policy need not see.
 
     Raises:
         ValueError: The name is unknown.
