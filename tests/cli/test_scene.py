@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
+from furnished import furnished
 from PIL import Image
 from rooms import box, box_room, scene_of
 from typer.testing import CliRunner
@@ -30,6 +31,7 @@ from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
 from gym_batchnav.render.api import make_renderer
 from gym_batchnav.scene.habitat.config import asset_frame
 from gym_batchnav.scene.save import save_glb
+from gym_batchnav.task.imagenav import InstanceImageNav
 from gym_batchnav.viz.facts import describe_scene, scene_in_words
 from gym_batchnav.viz.overviews import best_viewpoints
 
@@ -221,6 +223,15 @@ def test_prepare_finds_the_air_for_flying_agents(folder, monkeypatch):
     (source,) = scene_sources(folder / "room.glb", DiskCache())
     navigation = NavigationPreparer(None, None, 3, DiskCache(), DroneNav().sampler)(source.load())
     assert len(navigation.episode_set) == 3 and len(navigation.tables.fields.goals) == 3
+
+
+def test_prepare_samples_episodes_that_lead_to_one_object(folder, monkeypatch):
+    save_glb(furnished(chair_1=((-2.0, 0, -2.0), (-1.5, 0.7, -1.5))), folder / "chair.glb")
+    run("prepare", folder / "chair.glb", "--task", "instanceimagenav", "--num-episodes", 3, "--workers", 1)
+    monkeypatch.setattr("gym_batchnav.episodes.samplers.find_instances", lambda *_, **__: pytest.fail("searched"))
+    (source,) = scene_sources(folder / "chair.glb", DiskCache())
+    navigation = NavigationPreparer(None, None, 3, DiskCache(), InstanceImageNav().sampler)(source.load())
+    assert len(navigation.episode_set) == 3
 
 
 def test_prepare_gives_up_where_no_process_lives(folder, monkeypatch):

@@ -25,6 +25,7 @@ class PreparedTask(str, Enum):
     POINTNAV = "pointnav"
     MULTIGOALNAV = "multigoalnav"
     OBJECTNAV = "objectnav"
+    INSTANCEIMAGENAV = "instanceimagenav"
     DRONENAV = "dronenav"
 
 
@@ -71,6 +72,7 @@ def prepare(
     from gym_batchnav.library.workers import PreparationWorker, prepare_all
     from gym_batchnav.system.parts import Part
     from gym_batchnav.system.wording import counted
+    from gym_batchnav.task.imagenav import InstanceImageNav
     from gym_batchnav.task.multigoal import MultiGoalNav
     from gym_batchnav.task.objectnav import ObjectNav
     from gym_batchnav.task.pointnav import PointNav
@@ -79,9 +81,9 @@ def prepare(
     check_one_division(shard, ray)
     settings = agent_settings(agent)
     cache = DiskCache()
-    tasks = (PointNav, MultiGoalNav, ObjectNav, DroneNav)
+    tasks = (PointNav, MultiGoalNav, ObjectNav, InstanceImageNav, DroneNav)
     sampler = dict(zip(PreparedTask, tasks, strict=True))[task]().sampler
-    if episode_file is not None and task in (PreparedTask.MULTIGOALNAV, PreparedTask.DRONENAV):
+    if episode_file is not None and task not in (PreparedTask.POINTNAV, PreparedTask.OBJECTNAV):
         raise ValueError(f"episode_file='{episode_file}': task={task.value} reads no files: leave it out")
     _check(cache, episode_file, task)
     preparer = NavigationPreparer(settings, episode_file, num_episodes, cache, sampler)
