@@ -23,7 +23,7 @@ from gym_batchnav.system.wording import counted
 with needs_extra("sb3", "the adapter to Stable-Baselines3"):
     from stable_baselines3.common.base_class import BaseAlgorithm
     from stable_baselines3.common.callbacks import EvalCallback
-    from stable_baselines3.common.vec_env import VecEnv, sync_envs_normalization
+    from stable_baselines3.common.vec_env import VecEnv, sync_envs_normalization, unwrap_vec_normalize
 
 DEPTH_CODES = ("uint8", "float32")
 PRINTED = ("reward", "length", "success", "spl")  # means that an evaluation prints
@@ -94,7 +94,7 @@ class SB3VecEnv(Adapter, VecEnv):
         self._batch_options = {}
         self._actions = None
         self.reset_infos = to_dicts(info, np.arange(self.num_envs))
-        return self._encode(observation)
+        return self.encode(observation)
 
     def set_options(self, options: list[dict[str, Any]] | dict[str, Any] | None = None) -> None:
         """Set the options of the next reset: the batch's own, or one ``{"episode_index": number}`` per environment.
@@ -130,7 +130,7 @@ class SB3VecEnv(Adapter, VecEnv):
         self.outcome = (reward, terminated, truncated, info)
         done = terminated | truncated
         infos = self._infos(np.nonzero(done)[0], truncated & ~terminated, info)
-        return self._encode(observation), reward.astype(np.float32), done, infos
+        return self.encode(observation), reward.astype(np.float32), done, infos
 
     def close(self) -> None:
         """Close the batch; idempotent."""
@@ -175,8 +175,8 @@ class SB3VecEnv(Adapter, VecEnv):
             raise ValueError(f"{key}: values without a single finite maximum cannot become uint8: pass depth='float32'")
         return Box(0, 255, space.shape, np.uint8)
 
-    def _encode(self, observation: Observation) -> Observation:
-        """Convert observations of any number of environments for SB3."""
+    def encode(self, observation: Observation) -> Observation:
+        """Convert a batch's observations of any number of environments for SB3."""
         if not isinstance(observation, dict):
             return observation
         encoded = dict(observation)
@@ -198,7 +198,7 @@ class SB3VecEnv(Adapter, VecEnv):
         begun = {name: values for name, values in present.items() if name in final}
         # Entries that wrappers add, such as "episode", belong to the episode that ended.
         final = {**final, **{name: values for name, values in present.items() if name not in final}}
-        last = self._encode(_rows(info["final_obs"], ended))
+        last = self.encode(_rows(info["final_obs"], ended))
         finished = to_dicts(final, ended)
         following = to_dicts(begun, ended)
         for row, index in enumerate(ended.tolist()):
@@ -381,6 +381,32 @@ class _ModelAgent:
             observation, state=self._state, episode_start=begun, deterministic=self._deterministic
         )
         return actions
+
+
+class SB3Agent(_ModelAgent):
+    """A model of SB3 as an agent for ``evaluate`` and ``record_episodes``, on any batch with the same camera.
+
+    A batch's own observations are not those that the model was trained on: SB3VecEnv converts depth, and VecNormalize
+    normalises. The agent does the same, so that it acts as in training.
+
+    Args:
+        model: Anything with SB3's ``predict``, recurrent ones included.
+        env: The SB3VecEnv on which it was trained, or another made alike, in SB3's wrappers if the model had them.
+        deterministic: Take the likeliest action instead of sampling one.
+
+    Raises:
+        ValueError: ``env`` is not such an environment.
+    """
+
+    def __init__(self, model: BaseAlgorithm, env: VecEnv, deterministic: bool = True) -> None:
+        super().__init__(model, deterministic)
+        self._inner = _check_nav(env)
+        self._normalizer = unwrap_vec_normalize(env)
+
+    def act(self, env: BatchNavEnv, observation: Any, begun: np.ndarray) -> np.ndarray:
+        """Return the model's actions [N] for the batch's own observations."""
+        seen = self._inner.encode(observation)
+        return super().act(env, seen if self._normalizer is None else self._normalizer.normalize_obs(seen), begun)
 
 
 def _check_nav(env: Any) -> SB3VecEnv:

@@ -453,6 +453,9 @@ def batch_of(env: Any) -> BatchNavEnv:
         return batch
     single = isinstance(getattr(batch, "batch", None), BatchNavEnv)
     remedy = (
-        "pass env.unwrapped.batch" if single else "pass an environment made with gymnasium.make_vec('BatchNav/...')"
+        "pass env.unwrapped.batch, whose observations are as without the library (a model of Stable-Baselines3 sees "
+        "what it was trained on as SB3Agent(model, env))"
+        if single
+        else "pass an environment made with gymnasium.make_vec('BatchNav/...')"
     )
     raise TypeError(f"{type(env).__name__} is not a batch of gym_batchnav: {remedy}")

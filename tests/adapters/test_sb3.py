@@ -18,11 +18,12 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback, StopTrainingOnRewardThreshold
 from stable_baselines3.common.env_checker import check_env
 from stable_baselines3.common.torch_layers import NatureCNN
-from stable_baselines3.common.vec_env import VecMonitor, VecVideoRecorder
+from stable_baselines3.common.vec_env import VecMonitor, VecNormalize, VecVideoRecorder
 
-from gym_batchnav.adapters.sb3 import NavEvalCallback, SB3VecEnv, evaluate_once
+from gym_batchnav.adapters.sb3 import NavEvalCallback, SB3Agent, SB3VecEnv, evaluate_once
 from gym_batchnav.env.config import Episodes
 from gym_batchnav.env.single import SingleEnv
+from gym_batchnav.evaluation.evaluate import evaluate
 from gym_batchnav.geometry import Camera
 
 N = 4
@@ -384,6 +385,25 @@ def test_a_perfect_agent_is_scored_as_one(make):
     ended = sorted(batch.ended, key=lambda one: one.episode)
     assert scores["length"].tolist() == [one.length for one in ended]
     np.testing.assert_allclose(scores["reward"], [one.reward for one in ended], atol=1e-4)
+
+
+@pytest.mark.parametrize("normalizes", [False, True])
+def test_an_agent_acts_in_a_batch_of_its_own_as_in_training(make, normalizes):
+    env = SB3VecEnv(make())
+    if normalizes:
+        env = VecNormalize(env, norm_obs_keys=[GOAL])
+    model = policy_of(env)
+    model.learn(64)
+    env.training = False  # of VecNormalize, whose moments an evaluation would change
+    with torch.no_grad():
+        model.policy.action_net.weight.mul_(1000)  # so that actions depend on what it sees
+    scores = evaluate_once(model, env)
+    rewards = [
+        evaluate(make(3, "next_step"), agent).total_reward
+        for agent in (SB3Agent(model, env), lambda observation: model.predict(observation, deterministic=True)[0])
+    ]
+    np.testing.assert_allclose(rewards[0], scores["reward"], atol=1e-4)
+    assert np.abs(rewards[1] - scores["reward"]).max() > 0.01
 
 
 # What newcomers meet
