@@ -214,7 +214,10 @@ def _print_checked(found: Checked) -> None:
     }
     Console().print(_facts("", rows))
     if found.missing:
-        Console().print(f"{counted(len(found.missing), 'shard')} missing; the first is {escape(found.missing[0])}")
+        Console().print(
+            f"{counted(len(found.missing), 'shard')} missing, the first is {escape(found.missing[0])}: collect the "
+            "others, or join parts with --merge"
+        )
 
 
 def _facts(title: str, rows: dict[str, str]) -> Table:

@@ -76,7 +76,7 @@ def _check(folder: Path, as_json: bool) -> None:
     fitting = recognize(files)
     if not fitting:
         names = ", ".join(datasets())
-        raise ValueError(f"the layout of '{folder}' matches no known dataset: {names}")
+        raise ValueError(f"the layout of '{folder}' matches no known dataset: pass the folder of one of {names}")
     with late_progress("Reading headers of files", len(files)) as done:
         report = check_copy(folder, fitting[0], done)
     if as_json:
@@ -137,7 +137,7 @@ def _print_report(folder: Path, report: CopyReport, others: list[Dataset]) -> No
     if report.is_usable:
         console.print(f"Use it with BatchNavEnv(N, {dataset.usage.format(folder=folder)})")
     else:
-        console.print(f"Missing files come from {dataset.page}: {dataset.access}")
+        console.print(f"Get missing and damaged files from {dataset.page}: {dataset.access}")
 
 
 def _counts(dataset: Dataset) -> str:

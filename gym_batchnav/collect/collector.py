@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
@@ -371,7 +371,8 @@ def _sources(scenes: Scenes) -> dict[str, SceneSource]:
     found = scene_sources(source, scenes.cache, scenes.load_options)
     sources = {source.name: source for source in found}
     if len(sources) < len(found):
-        raise ValueError("scenes=: two scenes have the same name; name each of them once")
+        ((name, _),) = Counter(source.name for source in found).most_common(1)
+        raise ValueError(f"scenes=: two scenes have the same name {name!r}; name each scene once, or rename a file")
     return sources
 
 

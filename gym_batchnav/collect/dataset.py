@@ -371,7 +371,8 @@ def from_json(values: Any, source: str) -> DatasetInfo:
         key = with_key(info).key
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, AssertionError,
             RecursionError) as error:  # fmt: skip
-        raise ValueError(f"'{source}' does not describe a dataset: {type(error).__name__}: {error}") from error
+        reason = f"{type(error).__name__}: {error}"
+        raise ValueError(f"'{source}' does not describe a dataset ({reason}): copy the dataset again") from error
     if key != info.key:
         raise ValueError(f"'{source}' was changed: its key does not match its content: copy the dataset again")
     return info
@@ -401,11 +402,11 @@ def read_json(path: Path) -> Any:
         ValueError: It is too large, or not JSON.
     """
     if path.stat().st_size > MAX_BYTES:
-        raise ValueError(f"'{path}' is larger than {MAX_BYTES:,} bytes: it does not belong to a dataset")
+        raise ValueError(f"'{path}' has more than {MAX_BYTES:,} bytes, so collect did not write it: remove it")
     try:
         return json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"'{path}' is not JSON: {error}") from error
+        raise ValueError(f"'{path}' is not JSON ({error}): copy the dataset again") from error
 
 
 def plain(value: Any) -> Any:

@@ -196,7 +196,8 @@ def read_record(root: Path, info: DatasetInfo, name: str) -> ShardRecord:
         fits = fits and numbers == list(range(shard.first, shard.first + shard.count))
         fits = fits and shard == make_shard(info.key, shard.scene, shard.first, shard.count) and shard.name == name
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
-        raise ValueError(f"'{path}' is not the record of a shard: {type(error).__name__}: {error}") from error
+        reason = f"{type(error).__name__}: {error}"
+        raise ValueError(f"'{path}' is not the record of a shard ({reason}): remove its folder") from error
     if record.key != info.key:
         raise ValueError(f"'{path}' belongs to another dataset ({record.key}, not {info.key}): remove the folder")
     if not fits:

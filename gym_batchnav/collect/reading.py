@@ -49,7 +49,7 @@ def open_dataset(folder: str | Path) -> tuple[DatasetInfo, Format, list[ShardRec
         style = make_format(info.format, **info.format_options)
         style.check(info)
     except (TypeError, AttributeError) as error:  # of options and spaces that are not collect's own
-        raise ValueError(f"'{root / COLLECTION}' does not describe a dataset: {error}") from error
+        raise ValueError(f"'{root / COLLECTION}' does not describe a dataset ({error}): copy it again") from error
     return info, style, finished_shards(root, info)
 
 

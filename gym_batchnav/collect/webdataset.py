@@ -53,10 +53,13 @@ class WebDataset(Format):
 
     @override
     def check(self, info: DatasetInfo) -> None:
-        parts = [_part_of(key) for key in info.observation_space.keys()]
-        different = len({*parts, *ARRAYS}) == len(parts) + len(ARRAYS)
-        if not different or not all(re.fullmatch(r"\w{1,80}", one) for one in parts):
-            raise ValueError(f"sensors {', '.join(parts)} have names that files cannot have: rename one")
+        keys = list(info.observation_space.keys())
+        taken = [*ARRAYS, *map(_part_of, keys)]
+        for key in keys:
+            if not re.fullmatch(r"\w{1,80}", _part_of(key)):
+                raise ValueError(f"sensor {key!r} has a name that no file can have: rename it")
+            if taken.count(_part_of(key)) > 1:
+                raise ValueError(f"sensor {key!r} would have the name {_part_of(key)!r} of other data: rename it")
 
     @override
     def write(self, folder: Path, info: DatasetInfo, shard: Shard, episodes: Sequence[Episode]) -> None:

@@ -142,7 +142,7 @@ class Zarr(Format):
     def read(self, folder: Path, info: DatasetInfo, record: ShardRecord) -> Iterator[Episode]:
         self.check(info)
         if record.num_frames > MAX_FRAMES:
-            raise ValueError(f"'{folder}' has more than {MAX_FRAMES:,} frames")
+            raise ValueError(f"'{folder}' has more than {MAX_FRAMES:,} frames: {_REMEDY}")
         lengths = [episode.num_steps for episode in record.episodes]
         found = self._open(folder, "num_steps", len(lengths), (), np.dtype(np.int64))
         if _rows(folder, found, slice(None)).tolist() != lengths:
@@ -160,7 +160,7 @@ class Zarr(Format):
             start = rows.stop
             for name, array in arrays.items():
                 if (one.num_steps + 1) * math.prod(array.shape[1:]) * array.dtype.itemsize > MAX_EPISODE_BYTES:
-                    raise ValueError(f"'{folder / name}': an episode is larger than {MAX_EPISODE_BYTES:,} bytes")
+                    raise ValueError(f"'{folder / name}' has an episode of over {MAX_EPISODE_BYTES:,} bytes: {_REMEDY}")
             values = {name: _rows(folder, array, rows) for name, array in arrays.items()}
             columns = {name: values[name][: -1 if name in PER_ACTION else None] for name in columns_of(info)}
             yield one.episode(record.shard.scene, {key: values[name] for key, name in sensors.items()}, columns)
@@ -202,7 +202,7 @@ def import_zarr() -> Any:
     Raises:
         MissingExtraError: Its version 3 is not installed.
     """
-    with needs_extra("collect", "the format zarr, which needs Python 3.11,"):
+    with needs_extra("collect", "the format zarr (Python 3.11 or later)"):
         import zarr
         import zarr.codecs
     return zarr

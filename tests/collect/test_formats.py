@@ -2,10 +2,12 @@
 
 import io
 import tarfile
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from gathering import SCENES, assert_same_arrays, gather
+from gymnasium.spaces import Box, Dict
 
 from gym_batchnav import Camera
 from gym_batchnav.collect import zarr_format
@@ -13,6 +15,7 @@ from gym_batchnav.collect.dataset import PER_ACTION, PER_FRAME, read_info
 from gym_batchnav.collect.folder import finished_shards
 from gym_batchnav.collect.merge import check_dataset
 from gym_batchnav.collect.reading import read_episodes
+from gym_batchnav.collect.webdataset import WebDataset
 
 zarr = pytest.importorskip("zarr", reason="zarr needs Python 3.11")
 
@@ -23,6 +26,20 @@ def test_the_formats_hold_the_same(zarr_dataset, tar_dataset):
         for name in (*PER_FRAME, *PER_ACTION):
             np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
         assert one.about() == other.about()
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (("depth", "far away"), "sensor 'far away' has a name that no file can have"),
+        (("front/depth", "front_depth"), "sensor 'front/depth' would have the name 'front_depth' of other data"),
+        (("depth", "rewards"), "sensor 'rewards' would have the name 'rewards' of other data"),
+    ],
+)
+def test_a_sensor_whose_name_a_tar_file_cannot_have_is_named(tar_dataset, names, message):
+    info = replace(read_info(tar_dataset), observation_space=Dict({name: Box(0, 1) for name in names}))
+    with pytest.raises(ValueError, match=message):
+        WebDataset().check(info)
 
 
 def test_the_dataset_is_a_zarr_hierarchy(zarr_dataset):
