@@ -237,7 +237,10 @@ class SpeedModel:
 
     def __init__(self, runs: Sequence[Run]) -> None:
         if len(runs) < MIN_RUNS:
-            raise ValueError(f"{len(runs)} runs: a model of speed needs at least {MIN_RUNS}; pass explore={MIN_RUNS}")
+            raise ValueError(
+                f"{len(runs)} runs: a model of speed needs at least {MIN_RUNS}; run gym-batchnav tune --explore "
+                f"{MIN_RUNS}"
+            )
         with needs_extra("tune", "tune"):
             from sklearn.exceptions import ConvergenceWarning
             from sklearn.gaussian_process import GaussianProcessRegressor
@@ -312,7 +315,7 @@ def candidates(
     available = available_memory()
     fitting = [one for one in found if available is None or needed_bytes(situation, one) <= USABLE * available]
     if not fitting:
-        raise ValueError("no settings fit into the available memory: pass a smaller resolution= or fewer num_envs=")
+        raise ValueError("no settings fit into the available memory: choose a smaller resolution, or free memory")
     return fitting
 
 

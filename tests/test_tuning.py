@@ -97,7 +97,7 @@ def test_a_faster_processor_promises_more(model):
 
 
 def test_too_few_runs_say_how_to_get_more(runs):
-    with pytest.raises(ValueError, match=r"3 runs: a model of speed needs at least 12; pass explore=12"):
+    with pytest.raises(ValueError, match=r"3 runs: .* at least 12; run gym-batchnav tune --explore 12"):
         choose(runs[:3], situation(SETS[0]), [SETTINGS])
 
 

@@ -125,8 +125,8 @@ def evaluate(
         num_episodes = len(comparison.results[comparison.policies[0]])
     finally:
         comparison.close()
-    message = f"{file}  {counted(num_episodes, 'episode')} of each agent, shard {part}; join all: evaluate FOLDER..."
-    console.print(message, highlight=False, markup=False)
+    console.print(f"{file}  {counted(num_episodes, 'episode')} of each agent", highlight=False, markup=False)
+    console.print("To join all shards: gym-batchnav evaluate FOLDER... --out OUT", markup=False)
     if as_json:
         print(json.dumps({"shard": str(part), "episodes": num_episodes, "file": str(file)}))
 

@@ -207,7 +207,7 @@ class Display:
         if row is not None:
             if row["episodes"]:
                 guided = (
-                    " (the teacher takes fewer and fewer actions, so they may fall)"
+                    " (may fall, because the teacher takes fewer and fewer actions)"
                     if row["losses"].get("teacher")
                     else ""
                 )

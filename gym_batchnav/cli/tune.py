@@ -36,7 +36,7 @@ def tune(
     The choice rests on earlier measurements, of any scenes, each of which left a line in a log on this machine. With
     fewer than 12, tune measures 12 settings first, as with --explore 12; otherwise nothing is simulated unless
     --explore or --measure asks for it. Nine of ten measurements should reach the promised
-    speed; it is low where no earlier run was similar. GYM_BATCHNAV_RUNS names the file of the log; "off" keeps none.
+    speed; it is low where no earlier run was similar. GYM_BATCHNAV_RUNS names the file of the log; "off" turns it off.
 
     Example: gym-batchnav tune --scenes "homes/*.glb" --explore 12 --measure
     """
@@ -58,8 +58,8 @@ def tune(
     if not explore and len(known) < tuning.MIN_RUNS:
         explore = tuning.MIN_RUNS
         console.print(
-            f"The log has {counted(len(known), 'run')}, of which {explore} are needed: measuring {explore} "
-            f"settings, as with --explore {explore}"
+            f"The log has {counted(len(known), 'run')}, but {explore} are needed: measuring {explore} settings, as "
+            f"with --explore {explore}"
         )
     order = np.random.default_rng(0).permutation(len(settings))[:explore].tolist()
     with share_progress("Measuring") as show:

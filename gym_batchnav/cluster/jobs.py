@@ -55,7 +55,7 @@ def evaluate_on(address: str, comparison: Comparison, num_cpus: int | None = Non
     for card_there, _ in found.values():
         lines = differences(card, card_there)
         if lines:
-            raise ValueError(f"nodes differ: {'; '.join(lines)}: pass as renderer= one that all of them have")
+            raise ValueError(f"nodes differ: {'; '.join(lines)}: pass a renderer= that all of them have")
     take_results(comparison, {agent: [rows[agent] for _, rows in found.values()] for agent in comparison.agents})
     comparison.card = card
 

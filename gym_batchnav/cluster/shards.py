@@ -182,8 +182,8 @@ def _result(ray: Any, ready: Any, shard: Part) -> Any:
         raise _cause(error) from error
     except ray.exceptions.RayError as error:
         raise RuntimeError(
-            f"shard {shard} was lost {MAX_RETRIES + 1} times, with its process or node ({str(error).strip()}): check "
-            "the memory of the nodes and Ray's logs, then run it again"
+            f"shard {shard} was started {MAX_RETRIES + 1} times, and each time its process or node ended "
+            f"({str(error).strip()}): check the memory of the nodes and Ray's logs, then run the command again"
         ) from error
 
 

@@ -215,7 +215,7 @@ def make_comparison(asked: Asked, load: LoadAgent, note: Callable[[str], None] =
     if not asked.policies:
         file = _shipped(SHIPPED_POLICY)
         if file is None:
-            raise ValueError("this version ships no policy: pass policies=, a file that gym-batchnav train wrote")
+            raise ValueError("this version ships no policy: pass policy=, a file that gym-batchnav train wrote")
         asked = replace(asked, policies=(str(file),))
     policies = _policies(asked, load)
     about = next(iter(policies.values())).about
@@ -277,13 +277,13 @@ def _policies(asked: Asked, load: LoadAgent) -> dict[str, ChosenAgent]:
     for name, one in zip(names, chosen, strict=True):
         if (one.about is None) != (first is None):
             raise ValueError(
-                f"policies={list(names)!r}: these must be runs of one method: pass only policy files, or only named "
+                f"policy={list(names)!r}: these must be runs of one method: pass only policy files, or only named "
                 "agents, and agents to compare with as agents="
             )
         lines = one.about.differences(first) if one.about is not None and first is not None else []
         if lines:
             raise ValueError(
-                f"policies=: '{name}' was trained with other environment settings than '{names[0]}': "
+                f"policy='{name}' was trained with other environment settings than '{names[0]}': "
                 f"{'; '.join(lines)}. Evaluate them one by one"
             )
     labels = [POLICY] if len(names) == 1 else [f"{POLICY}_{number}" for number in range(1, len(names) + 1)]
@@ -324,8 +324,8 @@ def _world(asked: Asked, policies: dict[str, ChosenAgent], baselines: dict[str, 
         for name, value in given.items():
             if value is not None:
                 raise ValueError(
-                    f"{name}={value!r}: a policy file has the settings of its training, also the shipped one, which is "
-                    "evaluated by default; for another agent, pass policies='mapper' or 'module:function'"
+                    f"{name}={value!r}: a policy file, such as the shipped one, is evaluated with the settings of its "
+                    f"training: leave {name}= out, or pass policy='mapper' or 'module:function'"
                 )
         keywords = about.env_keywords()
         task = keywords["task"]

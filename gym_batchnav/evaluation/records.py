@@ -92,7 +92,7 @@ def value_of(record: Any) -> Any:
         return record
     name = record.get(CLASS)
     if not isinstance(name, str) or name not in KNOWN:
-        raise ValueError(f"{name!r} is not a class that a file may name: choose one of {', '.join(KNOWN)}")
+        raise ValueError(f"class {name!r} is not allowed in a file: choose one of {', '.join(KNOWN)}")
     if record.get("distortion") is not None:
         raise ValueError(f"{name}: distortion= names another file, which is not read: leave distortion out")
     return KNOWN[name](**{key: value_of(one) for key, one in record.items() if key != CLASS})

@@ -192,7 +192,7 @@ def read_scores(path: Path | str, measure: str = "spl") -> dict[str, np.ndarray]
     except (ValueError, RecursionError) as error:
         raise ValueError(f"'{path}' is damaged ({error}): run the evaluation again") from error
     if not isinstance(content, dict) or content.get("format") != SCORES_FORMAT:
-        raise ValueError(f"'{path}' is not {SCORES_FORMAT!r}: pass a scores.json that evaluate wrote")
+        raise ValueError(f"the format of '{path}' is not {SCORES_FORMAT!r}: pass a scores.json that evaluate wrote")
     tables = content.get("scores")
     if not isinstance(tables, dict) or not isinstance(tables.get(measure), dict):
         known = ", ".join(map(str, tables)) if isinstance(tables, dict) else "none"

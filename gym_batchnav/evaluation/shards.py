@@ -87,16 +87,17 @@ def merged(
     try:
         for name, found in checksums_of(comparison).items():
             if found != first["checksums"].get(name):
-                option = "policies" if name in comparison.policies else "agents"
+                option = "policy" if name in comparison.policies else "agents"
+                file = comparison.chosen[name].file or name
                 raise ValueError(
-                    f"{option}=: it is not the file of the agent {name!r} that the shards ran: pass that file"
+                    f"{option}='{file}': this is not the file of the agent {name!r} that the shards ran: pass that file"
                 )
         here = comparison.protocol()
         lines = differences(first["card"], here, without=_FREE_IN_MERGES)
         if lines:
             raise ValueError(
-                f"the scenes or settings here are not those of the shards: {'; '.join(lines)}: join them where these "
-                "are the same"
+                f"the shards ran with other scenes or settings than this machine has: {'; '.join(lines)}: join them on "
+                "a machine with the same ones"
             )
         rows = {agent: [_columns(part, agent, folder) for folder, part in parts.items()] for agent in first["results"]}
         take_results(comparison, rows)
@@ -139,7 +140,7 @@ def take_results(comparison: Comparison, rows: Mapping[str, Sequence[Columns]]) 
         if not np.array_equal(found, expected):
             missing = np.setdiff1d(expected, found)
             problem = (
-                f"{counted(len(missing), 'episode')} of the agent {agent!r} are missing"
+                f"the agent {agent!r} lacks {counted(len(missing), 'episode')}"
                 if len(missing)
                 else f"episode {np.setdiff1d(found, expected)[0]} of the agent {agent!r} does not exist"
             )
@@ -195,11 +196,12 @@ def _parts_of(folders: Sequence[Path]) -> dict[Path, Content]:
         lines = _argument_differences(first, part) + differences(first["card"], part["card"])
         if lines:
             raise ValueError(
-                f"'{folders[0]}' and '{folder}' are of different evaluations: {'; '.join(lines)}: join shards of one"
+                f"'{folders[0]}' and '{folder}' are of different evaluations: {'; '.join(lines)}: pass shards of one"
             )
     missing = [f"{number}/{count}" for number in range(1, min(count, 10**4) + 1) if number not in at]
     if missing:
-        raise ValueError(f"shards are missing: {', '.join(missing[:10])}{', ...' if len(missing) > 10 else ''}")
+        shown = ", ".join(missing[:10]) + (", ..." if len(missing) > 10 else "")
+        raise ValueError(f"shards are missing: {shown}: run them, and pass the --out folder of every shard")
     return parts
 
 
@@ -228,7 +230,7 @@ def _read(file: Path) -> Content:
     except (ValueError, RecursionError) as error:
         raise ValueError(f"'{file}' is damaged ({error}): run this shard again") from error
     if not isinstance(part, dict) or part.get("format") != FORMAT:
-        raise ValueError(f"'{file}' is not {FORMAT!r}: run this shard again with this version")
+        raise ValueError(f"the format of '{file}' is not {FORMAT!r}: run this shard again with this version")
     tables = ("arguments", "checksums", "card", "results")
     if not all(isinstance(part.get(name), dict) for name in tables) or not isinstance(part.get("shard"), str):
         raise ValueError(f"'{file}' lacks one of shard, {', '.join(tables)}: run this shard again")
@@ -244,21 +246,21 @@ def _arguments(arguments: Mapping[str, Any], file: Path) -> Asked:
     try:
         return Asked(**{name: checked_value(name, value, hints[name]) for name, value in arguments.items()})
     except ValueError as error:
-        raise ValueError(f"'{file}': its argument {str(error)[:80]}: run this shard again") from error
+        raise ValueError(f"'{file}' has an invalid argument ({str(error)[:80]}): run this shard again") from error
 
 
 def _asked(stored: Asked, policies: Sequence[str], agents: Sequence[str], renderer: str | None) -> Asked:
     """Return the arguments of a file, with policies at other places, as many as those of the file."""
     count = len(stored.policies)
     if policies and len(policies) != count:
-        raise ValueError(f"policies={list(policies)!r}: the shards are of {counted(count, 'run')}: pass as many")
+        raise ValueError(f"policy={list(policies)!r}: the shards are of {counted(count, 'run')}: pass as many")
     asked = replace(
         stored,
         policies=tuple(policies) or stored.policies,
         agents=tuple(agents) or stored.agents,
         renderer=renderer or stored.renderer,
     )
-    for option, names, given in (("policies", asked.policies, policies), ("agents", asked.agents, agents)):
+    for option, names, given in (("policy", asked.policies, policies), ("agents", asked.agents, agents)):
         # Importing a module runs code, which a file must not ask for.
         unnamed = [name for name in names if is_in_module(name) and name not in given]
         if unnamed:

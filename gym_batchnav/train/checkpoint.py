@@ -109,8 +109,8 @@ class Checkpoints:
             frames = max(common, default=0)
             if not common or (damage and not frames):
                 frames_found = ", ".join(str(sorted(one)) for one in found)
-                parted = f"the workers in '{self._folder}' have no checkpoint in common, but those after {frames_found}"
-                raise ValueError(damage[0] if damage else f"{parted} frames: pass another out=")
+                parted = f"the workers in '{self._folder}' have no checkpoint of the same frames ({frames_found})"
+                raise ValueError(f"{damage[0] if damage else parted}: pass another out=")
             state = None
             error = ""
             try:

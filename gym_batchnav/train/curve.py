@@ -206,7 +206,7 @@ def draw_curves(curves: Sequence[Curve], path: Path, measure: str, by: str) -> N
         MissingExtraError: Matplotlib is not installed.
         OSError: The file cannot be written.
     """
-    with needs_extra("train", "plot"):
+    with needs_extra("train", "a figure of learning curves"):
         from matplotlib.figure import Figure
     figure = Figure(figsize=(8, 4.5), dpi=120, layout="constrained")
     axes = figure.add_subplot()
@@ -238,7 +238,7 @@ def _on_common_axis(group: Sequence[Curve]) -> tuple[np.ndarray, np.ndarray]:
     if first > last:
         names = ", ".join(one.name for one in group)
         raise ValueError(
-            f"the runs {names} differ in their seed alone, but have no range in common: plot them separately"
+            f"the runs {names} differ only in their seed, but their curves do not overlap: draw them separately"
         )
     x = np.linspace(first, last, NUM_POINTS)
     return x, np.stack([np.interp(x, one.x, one.y) for one in group])

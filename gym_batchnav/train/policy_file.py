@@ -81,7 +81,10 @@ def _check_size(path: Path) -> None:
         raise ValueError(f"policy file '{path}' is not a safetensors file: pass a file that gym-batchnav train wrote")
     (size,) = struct.unpack("<Q", start[:8])
     if size > MAX_HEADER_BYTES:
-        raise ValueError(f"policy file '{path}' is damaged: its header has {size:,} bytes, over {MAX_HEADER_BYTES:,}")
+        raise ValueError(
+            f"policy file '{path}' is damaged: its header has {size:,} bytes, over {MAX_HEADER_BYTES:,}: pass a file "
+            "that gym-batchnav train wrote"
+        )
 
 
 def _read(path: Path) -> tuple[dict[str, torch.Tensor], Any]:

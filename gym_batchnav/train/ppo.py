@@ -123,9 +123,7 @@ class PPO:
     ) -> None:
         num_envs = env.num_envs
         if num_envs < config.num_minibatches:
-            raise ValueError(
-                f"num_minibatches={config.num_minibatches} of {num_envs} environments: pass at most as many"
-            )
+            raise ValueError(f"num_minibatches={config.num_minibatches}: pass at most num_envs={num_envs}")
         if config.imitation_share > 0 and GOAL not in env.components.sensors:
             raise ValueError(
                 f"imitation_share={config.imitation_share}: the teacher walks to a goal that agents of "

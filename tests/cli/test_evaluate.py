@@ -156,14 +156,14 @@ def test_shards_that_are_no_whole_are_refused(files, shards, tmp_path):
     refused_if("the file of the agent 'policy' is", lambda part: part["checksums"].update(policy="0"))
     refused_if("settings.sliding is true and false", lambda part: part["card"]["settings"].update(sliding=False))
     refused_if("versions is ", lambda part: part["card"]["versions"].update(numpy="0.1"))
-    refused_if("1 episode of the agent 'random' are missing", drop_an_episode)
+    refused_if("the agent 'random' lacks 1 episode", drop_an_episode)
     refused_if("has run twice", lambda part: part["results"]["random"].update(episode_index=[0]))
     refused_if("different lengths", lambda part: part["results"]["random"]["spl"].append(0.5))
     refused_if("numbers of one type", lambda part: part["results"]["random"].update(spl=["0.5"]))
     refused_if("beyond 64 bits", lambda part: part["results"]["random"].update(num_steps=[10**30]))
     refused_if("have other columns", lambda part: part["results"]["random"].pop("spl"))
     refused_if("is not 'gym-batchnav evaluation shard 3'", lambda part: part.update(format="another"))
-    refused_if("its argument scenes=3: expected tuple", lambda part: part["arguments"].update(scenes=3))
+    refused_if(r"an invalid argument \(scenes=3: expected tuple", lambda part: part["arguments"].update(scenes=3))
     refused("not the file of the agent 'policy' that the shards ran", shards, policy=[str(other_policy(tmp_path))])
     (tmp_path / "edited" / "shard.json").write_text("[" * 10**5)
     refused("damaged", [*shards[:3], tmp_path / "edited"])
@@ -343,7 +343,7 @@ def test_agents_that_do_not_fit_are_refused(files, seeds, tmp_path):
         (r"'.*far.safetensors' was trained with other .* forward_step is 0.25", {"policy": [seeds[0], other]}),
         ("only policy files, or only named agents", {"policy": [seeds[0], "random"]}),
         ("agents.*'random' is there twice", {"agents": "random,random"}),
-        ("protocol='pointnav-2021': a policy file has the settings", {"protocol": "pointnav-2021"}),
+        ("protocol='pointnav-2021': a policy file, such as the shipped", {"protocol": "pointnav-2021"}),
         ("'blnd': there is no such file", {"agents": "blnd"}),
     ):
         with pytest.raises(ValueError, match=match):

@@ -83,7 +83,7 @@ def test_errors_of_the_work_and_of_its_process_reach_the_caller(cluster, tmp_pat
     with pytest.raises(ValueError, match=r"on .*: 7 is not to be squared"):
         run_shards(partial(squared, tmp_path / "diary", 0.01, 7, -1), cluster.address, "Squares", 100)
     monkeypatch.setattr("gym_batchnav.cluster.shards.MAX_RETRIES", 1)
-    with pytest.raises(RuntimeError, match="shard 1/1 was lost 2 times, with its process or node"):
+    with pytest.raises(RuntimeError, match="shard 1/1 was started 2 times, and each time its process or node ended"):
         run_shards(partial(squared, tmp_path / "diary", 0.01, -1, 1), cluster.address, "Squares", 1)
     with pytest.raises(ConnectionError, match=r"no Ray cluster at 'nowhere'.*start one with ray start --head"):
         run_shards(str, "nowhere", "Nothing", 1)

@@ -90,7 +90,7 @@ class TestChanges:
             ("num_envs.x", 1, "num_envs=256 has no nested settings"),
             ("task.class", "Walk", "task.class='Walk': choose one of PointNav"),
             ("task.class", ["Explore"], r"task.class=\['Explore'\]: choose one of PointNav"),
-            ("camera.lens.class", "Mirror", "camera.lens: 'Mirror' is not a class that a file may name"),
+            ("camera.lens.class", "Mirror", "camera.lens: class 'Mirror' is not allowed in a file"),
             ("task", "Explore", "task='Explore': expected"),
             ("preset", "tpu", "preset='tpu': choose one of 'cpu'"),
             ("device", "mps", "device='mps'"),

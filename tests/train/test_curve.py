@@ -144,7 +144,7 @@ class TestPlot:
 
     def test_seeds_without_a_common_range_are_named(self):
         none = [Curve(name, "same", np.array(x), np.zeros(2), []) for name, x in (("a", [0, 1]), ("b", [2, 3]))]
-        with pytest.raises(ValueError, match="the runs a, b differ in their seed alone"):
+        with pytest.raises(ValueError, match="the runs a, b differ only in their seed"):
             draw_curves(none, Path("never.png"), "spl", "hours")
 
     def test_what_cannot_be_drawn(self, tmp_path):

@@ -347,7 +347,7 @@ def test_a_users_goal_sensor_is_recorded_but_cannot_be_made():
     about = about_of(task_settings=fields_of(PointNav(goal_sensor=Coarse())))
     other = about_of(task_settings=fields_of(PointNav(goal_sensor=Coarse(step=1.0))))
     assert about.differences(other) == ["task_settings.goal_sensor.step is 1.0, the policy was trained with 0.5"]
-    with pytest.raises(ValueError, match="Coarse' is not a class that a file may name"):
+    with pytest.raises(ValueError, match="Coarse' is not allowed in a file"):
         about.make_task()
 
 
