@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+STATE_REMEDY = "pass the state of an environment with the same arguments"  # of a state that does not fit
 _ALIGNMENT = 64  # bytes between the beginnings of arrays in a block: lines of the processor's cache
 
 
@@ -346,8 +347,8 @@ def checked_parts(
         unknown = sorted(map(repr, set(others) - set(arrays)))
         if unknown:
             raise ValueError(
-                f"state[{part!r}] has arrays {', '.join(unknown)[:200]}, which this environment does not have: pass "
-                "the state of an environment with the same arguments"
+                f"state[{part!r}] has arrays {', '.join(unknown)[:200]}, which this environment does not have: "
+                f"{STATE_REMEDY}"
             )
         found[part] = {name: _checked(name, array, others) for name, array in arrays.items()}
     return found
@@ -362,18 +363,17 @@ def _checked(name: str, expected: np.ndarray, given: Mapping[str, Any]) -> np.nd
     if array is None or array.shape != expected.shape or array.dtype != expected.dtype:
         text = "missing" if array is None else f"{array.dtype} {array.shape}"
         raise ValueError(
-            f"state array {name!r} is {text}, expected {expected.dtype} {expected.shape}: pass the state of an "
-            "environment with the same arguments"
+            f"state array {name!r} is {text}, expected {expected.dtype} {expected.shape}: {STATE_REMEDY}"
         )
     if array.dtype == bool and (np.ascontiguousarray(array).view(np.uint8) > 1).any():
-        raise ValueError(f"state array {name!r} is damaged: it has flags that are neither 0 nor 1")
+        raise ValueError(f"state array {name!r} has flags that are neither 0 nor 1: {STATE_REMEDY}")
     return array
 
 
 def check_values(name: str, array: np.ndarray, least: float, most: float) -> None:
     """Raise ValueError unless all values of an array of a state are from ``least`` to ``most``, and none is NaN."""
     if not ((array >= least) & (array <= most)).all():
-        raise ValueError(f"state array {name!r} has values that are not from {least:g} to {most:g}")
+        raise ValueError(f"state array {name!r} has values that are not from {least:g} to {most:g}: {STATE_REMEDY}")
 
 
 def write_arrays(arrays: Mapping[str, np.ndarray], given: Mapping[str, np.ndarray]) -> None:

@@ -63,8 +63,8 @@ class Actions(Protocol):
         """
         if hasattr(sampler, "prepare"):
             raise ValueError(
-                f"actions={type(self).__name__}() are for agents that walk, but the task's {type(sampler).__name__} "
-                "samples episodes for others: pass actions for them, such as FlightActions(), or choose another task"
+                f"actions={type(self).__name__}() move walking agents, but the agents of the task's "
+                f"{type(sampler).__name__} do not walk: pass actions such as FlightActions(), or choose another task"
             )
 
     def buffers(self, num_agents: int) -> dict[str, np.ndarray]:

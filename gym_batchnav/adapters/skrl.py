@@ -84,7 +84,9 @@ class FinalObservations:
     def _final(self, infos: dict[str, Any], ended: np.ndarray, count: int) -> torch.Tensor:
         """Return the final observations [E, numbers] of the environments that ended."""
         if len(infos.get("_final_obs", ())) != count:
-            raise ValueError(f"no final_obs for {count} environments: use a whole SkrlEnv.make(...) without scopes")
+            raise ValueError(
+                f"no final_obs for {count} environments: train one agent on all of SkrlEnv.make(...), without scopes="
+            )
         final = infos["final_obs"]
         rows = {name: value[ended] for name, value in final.items()} if isinstance(final, dict) else final[ended]
         return flatten_tensorized_space(tensorize_space(self.observation_space, rows, device=self.device))

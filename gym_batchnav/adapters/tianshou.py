@@ -44,7 +44,7 @@ class TianshouVecEnv(Adapter, BaseVectorEnv):
         batch: Any = env.unwrapped
         if batch.simulator.schedule.order == "once":
             raise ValueError(
-                "tianshou begins episodes that it does not finish, so they cannot run exactly once: "
+                "Episodes(order='once') cannot be kept, because tianshou begins episodes that it does not finish: "
                 "use Episodes(order='random'), or step the batch without tianshou"
             )
         self.env: Any = env  # Any: the batch's reset takes sequences of seeds

@@ -510,7 +510,7 @@ def check_picture_camera(camera: Camera) -> None:
     try:
         check_opengl(camera, _PICTURE)
     except ValueError as error:
-        raise ValueError(f"camera of a picture that the task takes: {error}") from error
+        raise ValueError(f"the camera of the task's pictures: {error}") from error
 
 
 def check_path(name: str, value: object) -> None:

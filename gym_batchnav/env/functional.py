@@ -12,7 +12,7 @@ from gym_batchnav.env.arguments import indices_of
 from gym_batchnav.episodes.schedule import EPISODE_ORDERS
 from gym_batchnav.library.prepare import Navigation
 from gym_batchnav.navmesh.record import MAX_COORDINATE
-from gym_batchnav.state import AgentState, EpisodeState, StateLayout, check_values, locked
+from gym_batchnav.state import STATE_REMEDY, AgentState, EpisodeState, StateLayout, check_values, locked
 from gym_batchnav.system.extras import needs_extra
 from gym_batchnav.system.numbers import check_choice
 
@@ -131,7 +131,7 @@ class BatchState:
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         """Raise TypeError, because a state belongs to its batch."""
-        raise TypeError("BatchState cannot be pickled: pack() of the batch's functional() makes an array of it")
+        raise TypeError("BatchState cannot be pickled: pickle the array that pack() of its FunctionalBatch returns")
 
 
 def check_fits(parts: Mapping[str, Mapping[str, np.ndarray]], navigations: Sequence[Navigation | None]) -> None:
@@ -149,8 +149,8 @@ def check_fits(parts: Mapping[str, Mapping[str, np.ndarray]], navigations: Seque
     slot = agents["slot"]
     if slot.min() < 0 or slot.max() >= len(navigations):
         raise ValueError(
-            f"state in scene slots {slot.min()} to {slot.max()}, but there are {len(navigations)}: pass the same "
-            "scenes="
+            f"the state uses scene slots {slot.min()} to {slot.max()}, but the batch has 0 to {len(navigations) - 1}: "
+            "make it with the same scenes="
         )
     for arrays in parts.values():
         for name, (least, most) in _RANGES.items():
@@ -168,18 +168,18 @@ def check_fits(parts: Mapping[str, Mapping[str, np.ndarray]], navigations: Seque
         bodies = parts["worlds"]
         of_worlds = slot.reshape(len(bodies["polygon"]), -1)
         if (of_worlds != of_worlds[:, :1]).any():
-            raise ValueError("state array 'slot' does not fit: agents of a world are in different scenes")
+            raise ValueError(f"state array 'slot' has agents of a world in different scenes: {STATE_REMEDY}")
         for name in ("goal_index", "polygon"):
             _check_limit(name, bodies[name], np.array(limits[name])[of_worlds[:, :1]])
     tours = np.array([0 if one is None else one.episode_set.tour.shape[1] for one in navigations])[slot]
     if (episodes["num_reached"] > episodes["num_goals"]).any() or (episodes["num_goals"] > tours).any():
-        raise ValueError("state arrays 'num_reached' and 'num_goals' do not fit: they belong to other episodes")
+        raise ValueError(f"state arrays 'num_reached' and 'num_goals' belong to other episodes: {STATE_REMEDY}")
 
 
 def _check_limit(name: str, rows: np.ndarray, limit: np.ndarray) -> None:
     """Raise ValueError unless all rows are from 0 to below a limit that they broadcast with."""
     if (rows < 0).any() or (rows >= limit).any():
-        raise ValueError(f"state array {name!r} does not fit: it belongs to other scenes or episodes")
+        raise ValueError(f"state array {name!r} belongs to other scenes or episodes: {STATE_REMEDY}")
 
 
 Results = tuple[BatchState, Any, Any, Any, Any, dict[str, Any]]
@@ -356,16 +356,17 @@ class FunctionalBatch:
         if library.rotates and not library.deterministic:
             raise ValueError(
                 "functional() needs scenes that change at the same steps in every run: pass "
-                "Scenes(..., deterministic_rotation=True), or resident= the number of scenes"
+                f"Scenes(..., deterministic_rotation=True) or Scenes(..., resident={len(library.names)})"
             )
         if library.rotates and library.num_users > 1:
             raise ValueError("functional() must not share scenes that rotate: make the batch without library=")
 
     def _check_packs(self) -> None:
         """Raise ValueError if states of this batch cannot be packed."""
-        if self._env.library.rotates:
+        library = self._env.library
+        if library.rotates:
             raise ValueError(
-                "states cannot be packed while scenes rotate: pass Scenes(..., resident=) with the number of scenes"
+                f"states cannot be packed while scenes rotate: pass Scenes(..., resident={len(library.names)})"
             )
 
     def _fingerprint(self) -> int:

@@ -88,7 +88,10 @@ def read_episodes(path: str | Path, scene: str | None = None) -> dict[str, Episo
                 by_scene.setdefault(parts, []).extend(found)
             num_rows += len(rows)
     if not by_scene and scene is None:
-        raise ValueError(f"{path}: neither this file nor a folder content/ next to it has episodes")
+        raise ValueError(
+            f"{path}: neither this file nor a folder content/ next to it has episodes: download that folder, or pass "
+            "another file"
+        )
     names = names_of(path, list(by_scene))
     merged: dict[str, list[_Episodes]] = {}
     for parts, found in by_scene.items():
@@ -279,7 +282,7 @@ def _read_text(path: Path) -> bytes:
         with opened as file:
             text = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        raise FileNotFoundError(f"{path}: the file does not exist") from None
+        raise FileNotFoundError(f"{path}: the file does not exist: check the path") from None
     except (OSError, EOFError, zlib.error) as error:
         raise _not_a_dataset(path, error) from error
     if len(text) > MAX_BYTES:
@@ -289,14 +292,15 @@ def _read_text(path: Path) -> bytes:
 
 def _not_a_dataset(path: Path, error: Exception) -> ValueError:
     """Return the error of a file that cannot be read as a dataset."""
-    return ValueError(f"{path}: not a Habitat episode file (JSON with a list 'episodes', plain or gzipped): {error}")
+    return ValueError(f"{path}: not a Habitat episode file ({error}): pass JSON, plain or gzipped, with 'episodes'")
 
 
 def _check_task(path: Path, found: dict[str, Any], others: Mapping[str, str]) -> None:
     """Raise ValueError if there are keys of another task's dataset."""
     for key, task in others.items():
         if key in found:
-            remedy = "pass task=ObjectNav() (--task objectnav)" if task == "ObjectNav" else "no task here reads them"
+            is_object_nav = task == "ObjectNav"
+            remedy = "pass task=ObjectNav() (--task objectnav)" if is_object_nav else "such files are not supported"
             raise ValueError(f"{path}: episodes of {task} (they have {key!r}), not of PointNav: {remedy}")
 
 

@@ -79,7 +79,10 @@ def read_object_episodes(
         for part in content_of(path, scene):
             size = _read_file(part, size, categories, found)
     if not found and scene is None:
-        raise ValueError(f"{path}: neither this file nor a folder content/ next to it has episodes")
+        raise ValueError(
+            f"{path}: neither this file nor a folder content/ next to it has episodes: download that folder, or pass "
+            "another file"
+        )
     categories = categories or list(dict.fromkeys(row.category for rows in found.values() for row, _ in rows))
     names = names_of(path, list(found))
     merged: dict[str, list[tuple[_Row, _Set]]] = {}
@@ -188,12 +191,14 @@ def write_object_episodes(
     Raises:
         ValueError: If the path has another ending, or two scenes have the same file name.
     """
-    files = [scene_id.rsplit("/", 1)[-1] for scene_id in by_scene]
-    if len(set(files)) < len(files):
-        raise ValueError(
-            "two scenes have the same file name, by which Habitat's format names their goals: write them to separate "
-            "files"
-        )
+    files: dict[str, str] = {}
+    for scene_id in by_scene:
+        other = files.setdefault(scene_id.rsplit("/", 1)[-1], scene_id)
+        if other != scene_id:
+            raise ValueError(
+                f"scenes {other!r} and {scene_id!r} have the same file name, by which Habitat's format names their "
+                "goals: write them to separate files"
+            )
     names = dict.fromkeys(name for episodes, _ in by_scene.values() for name in episodes.categories)
     ids = {name: number for number, name in enumerate(names)}
     rows = []

@@ -140,7 +140,10 @@ class EpisodeSchedule:
             chosen = np.array(chosen) if isinstance(chosen, (np.ndarray, list, tuple)) else np.array("")
             whole = chosen.ndim == 1 and (chosen.dtype.kind == "i" or not chosen.size)
             if not whole or (chosen.size and (chosen.min() < 0 or chosen.max() >= self.total)):
-                raise ValueError(f"state with episodes that do not exist: there are 0 to {self.total - 1}")
+                raise ValueError(
+                    f"the state has episodes that do not exist, there are 0 to {self.total - 1}: pass the state of an "
+                    "environment with the same episodes="
+                )
             chosen = chosen.astype(np.int64)
         self.restart(order, chosen)
         self._next = position

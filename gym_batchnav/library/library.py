@@ -450,13 +450,13 @@ class SceneLibrary:
             raise ValueError(f"library state is a {type(state).__name__}: pass the result of get_state()")
         missing = set(self.get_state()) - set(state) - {"scenes", "requested"}
         if missing:
-            raise ValueError(f"library state: {', '.join(sorted(missing))} are missing: pass the result of get_state()")
+            raise ValueError(f"library state without {', '.join(sorted(missing))}: pass the result of get_state()")
         self._check_lanes(state)
         self._plan.check_state(state["plan"])
         refused = self._refusals.check_state(state["refused"])
         requested = state.get("requested")
         if requested is not None and not is_count(requested, len(self.names) - 1):
-            raise ValueError(f"the state has requested scene {str(requested)[:200]}: pass the result of get_state()")
+            raise ValueError(f"library state: requested {str(requested)[:200]}: pass the result of get_state()")
         contents = self._contents_of(state)
         for slot, content in enumerate(contents):
             others = (slots[slot] for user, slots in self._users.items() if user != key)
@@ -574,7 +574,10 @@ class SceneLibrary:
         if not chosen:
             raise ValueError(f"no scene fits into {limit}: increase it") if too_large else self._refusals.none_left()
         if too_large:
-            warn_user(f"only {counted(len(chosen), 'scene')} at a time: more do not fit into {limit}")
+            warn_user(
+                f"only {counted(len(chosen), 'scene')} at a time, since more do not fit into {limit}: pass a larger "
+                "max_bytes=, or a smaller texture_size= or max_triangles="
+            )
         self._arriving = None
         self.active = np.arange(len(chosen), dtype=np.int32)
         self._fill_slots(list(chosen.values()))

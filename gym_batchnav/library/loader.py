@@ -323,7 +323,7 @@ class Refusals:
         try:
             reasons = {int(index): str(reason) for index, reason in state.items()}
         except (AttributeError, TypeError, ValueError, OverflowError):
-            raise ValueError(f"refused scenes {str(state)[:200]}: pass the result of get_state()") from None
+            raise ValueError(f"library state: refused {str(state)[:200]}: pass the result of get_state()") from None
         if any(not 0 <= index < len(self._names) for index in reasons):
             raise ValueError("the state refuses scenes that are not listed: make the environment with the same scenes=")
         return reasons

@@ -191,13 +191,16 @@ class NavigationPreparer:
             raise ValueError(f"{where}: {error}") from error
         if name is None:
             known = ", ".join(sorted(by_scene)[:20])
-            raise ValueError(f"{origin} has no episode for scene {scene.name!r}: it has scenes {known}")
+            raise ValueError(
+                f"{origin} has no episode for scene {scene.name!r}, only for {known}: name the scene as the dataset "
+                "does, or pass another file"
+            )
         fit = fit_episodes if categories is None else fit_object_episodes
         return fit(by_scene[name], navmesh, where)
 
 
 def _no_file(file: Path, sampler: EpisodeSampler) -> str:
-    return f"episodes='{file}': no file can be read for {sampler!r}: leave the file out"
+    return f"episodes='{file}': {sampler!r} samples all episodes and reads no file: leave the file out"
 
 
 def _dataset_with(file: Path, categories: tuple[str, ...] | None, aliases: tuple[str, ...]) -> dict[str, EpisodeSet]:

@@ -400,9 +400,7 @@ def _on_disk(part: str | Path, shipped: dict[str, Path]) -> Iterator[Recipe]:
     elif glob.has_magic(str(path)):
         matches = _scene_files(map(Path, glob.iglob(str(path), recursive=True)))
         if not matches:
-            raise ValueError(
-                f"pattern '{part}' matches no scene: no such file exists that ends in {', '.join(SUFFIXES)}"
-            )
+            raise ValueError(f"pattern '{part}' matches no file that ends in {', '.join(SUFFIXES)}: check the path")
         for file in matches:
             yield from _scenes_in(file)
     elif path.suffix or len(path.parts) > 1:

@@ -163,7 +163,10 @@ def view_of(camera: Camera) -> View:
         ValueError: No map can be drawn of its images.
     """
     if camera.lens is not None or camera.roll_deg:
-        raise ValueError(f"sensor {MapPath.name!r} reads the depth of a pinhole without roll, not of {camera}")
+        raise ValueError(
+            f"sensor {MapPath.name!r} reads the depth of a pinhole without roll, not of {camera}: leave out lens= and "
+            "roll_deg="
+        )
     encoding = camera.depth_encoding
     return View(
         tan_half_width=camera.tan_half_width,

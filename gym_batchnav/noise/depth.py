@@ -115,13 +115,13 @@ def _read_table(path: str | PathLike[str]) -> np.ndarray:
         raise ValueError(f"distortion={path!r}: pass the path of a .npy file")
     path = Path(path)
     if not path.is_file():
-        raise FileNotFoundError(f"distortion='{path}': the file does not exist")
+        raise FileNotFoundError(f"distortion='{path}': the file does not exist: check the path")
     if path.stat().st_size > _TABLE_FILE_BYTES:
-        raise ValueError(f"distortion='{path}': a table of distortion takes less than 1 MiB")
+        raise ValueError(f"distortion='{path}' has more than 1 MiB: pass a table of {_TABLE} numbers")
     try:
         table = array_of_npy(path.read_bytes(), "fiu")
     except UNREADABLE as error:
-        raise ValueError(f"distortion='{path}' is not a .npy file of numbers: {error}") from error
+        raise ValueError(f"distortion='{path}' is not a .npy file of numbers ({error}): pass one") from error
     with np.errstate(over="ignore"):
         expected = table.size == np.prod(_TABLE)
         factors = np.ascontiguousarray(table.reshape(_TABLE), np.float32) if expected else np.full(1, np.nan)

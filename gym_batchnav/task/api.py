@@ -51,7 +51,7 @@ from gym_batchnav.state import AgentState, Buffers, EpisodeState, WorldView
 
 def _no_reading(name: str) -> np.ndarray:
     """Raise KeyError, because this state has no sensors."""
-    raise KeyError(f"sensor {name!r}: this state was made without an environment, which would have its readings")
+    raise KeyError(f"sensor {name!r}: this state was made without readings: pass reading= to TaskState")
 
 
 class Pictures(Protocol):
@@ -81,7 +81,7 @@ def _no_pictures(
     slots: np.ndarray, position: np.ndarray, heading: np.ndarray, camera: Camera, targets: np.ndarray | None = None
 ) -> np.ndarray:
     """Raise RuntimeError, because this state has no renderer."""
-    raise RuntimeError("this state was made without an environment, whose renderer would draw pictures")
+    raise RuntimeError("this state was made without an environment's renderer: pass pictures= to TaskState")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

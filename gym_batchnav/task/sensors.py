@@ -10,7 +10,7 @@ from gymnasium.spaces import Box, Discrete, Space
 from gymnasium.vector.utils import batch_space
 
 from gym_batchnav.geometry import polar_goals, to_agent_frame, wrap_angle
-from gym_batchnav.state import NUM_ACTIONS
+from gym_batchnav.state import NUM_ACTIONS, STATE_REMEDY
 from gym_batchnav.system.numbers import check_counts, check_length
 from gym_batchnav.task.api import Sensor, TaskState
 
@@ -145,7 +145,7 @@ class PreviousAction(Sensor):
     def check_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
         """Raise ValueError unless the readings are in the space."""
         if not batch_space(self.space, len(buffers[self.name])).contains(buffers[self.name]):
-            raise ValueError(f"state array {self.name!r} has readings outside {self.space}")
+            raise ValueError(f"state array {self.name!r} has readings outside {self.space}: {STATE_REMEDY}")
 
     def update(self, state: TaskState, actions: np.ndarray, active: np.ndarray) -> None:
         """Store the actions."""

@@ -134,18 +134,18 @@ class WorldLog:
         """
         path = Path(path)
         if not path.is_file():
-            raise FileNotFoundError(f"log '{path}': the file does not exist")
+            raise FileNotFoundError(f"log '{path}': the file does not exist: check the path")
         try:
             return cls._of(_read_arrays(path))
         except UNREADABLE as error:
             reason = f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
-            raise ValueError(f"log '{path}' cannot be read: {reason[:_MAX_REASON]}") from error
+            raise ValueError(f"log '{path}' cannot be read ({reason[:_MAX_REASON]}): record it again") from error
 
     @classmethod
     def _of(cls, arrays: dict[str, np.ndarray]) -> WorldLog:
         """Return the log of the arrays of a file."""
         if _text(arrays["format"]) != _FORMAT:
-            raise ValueError(f"it is not a {_FORMAT!r}")
+            raise ValueError(f"its format is not {_FORMAT!r}")
         state: dict[str, dict[str, np.ndarray]] = {"buffers": {}}
         for key, array in arrays.items():
             if key.startswith(_STATE):

@@ -71,7 +71,7 @@ def assert_same(found, expected):
 def test_wild_values_are_refused_by_name(env, part, name, value):
     state = env.get_state()
     wild = {**state, part: {**state[part], name: changed(state[part][name], value)}}
-    with pytest.raises(ValueError, match=f"{name}|state in scene slots"):
+    with pytest.raises(ValueError, match=f"{name}|state uses scene slots"):
         env.set_state(wild)
     assert_same(env.get_state(), state)
 

@@ -147,7 +147,7 @@ def test_of_a_large_dataset_only_the_file_of_the_scene_is_read(tmp_path, navmesh
     assert len(preparer.episodes(replace(box_room(), name="other"), navmesh)) == len(episodes)
     # A file without episodes says as little as none.
     write_episodes({}, tmp_path / "content" / "room.json.gz")
-    with pytest.raises(ValueError, match="has no episode for scene 'room': it has scenes castle, other"):
+    with pytest.raises(ValueError, match="has no episode for scene 'room', only for castle, other"):
         preparer.episodes(box_room(), navmesh)
 
 

@@ -113,7 +113,7 @@ def test_lists_and_generators_of_anything_keep_their_order(tmp_path):
         ("castle", "unknown scene 'castle'"),
         ("no/such.glb", "does not exist"),
         ("~no_such_user/such.glb", "does not exist"),
-        ("*.glb", r"'\*.glb' matches no scene"),
+        ("*.glb", r"'\*.glb' matches no file"),
         (".", "has no scene in it"),
         ([], "pass at least one"),
         (iter(()), "pass at least one"),

@@ -121,7 +121,7 @@ def test_an_instance_is_the_only_goal(make):
 
 def test_without_a_renderer_no_picture_is_drawn():
     state = TaskState(agent_state(1), episode_state(1), {}, None, 500, 1.0)
-    with pytest.raises(RuntimeError, match="made without an environment"):
+    with pytest.raises(RuntimeError, match="made without an environment's renderer: pass pictures="):
         ImageGoal().begin(state, np.arange(1))
 
 
@@ -135,7 +135,7 @@ def test_the_lens_of_the_goal_camera_chooses_the_renderer(make, task):
     observation, _ = env.reset(seed=0)
     (name,) = (name for name in observation if "imagegoal" in name)
     assert observation[name].any() and not observation[name][:, 0, 0].any()  # the corner has no ray
-    with pytest.raises(ValueError, match=r"picture that the task takes: .*lens=Fisheye.*pass renderer='embree'"):
+    with pytest.raises(ValueError, match=r"camera of the task's pictures: .*lens=Fisheye.*pass renderer='embree'"):
         make(fisheye, renderer="opengl")
 
 

@@ -70,13 +70,13 @@ def test_flags_of_other_bytes_are_refused():
 
 def test_a_file_that_is_no_log_is_refused_by_name(tmp_path):
     path = tmp_path / "other.npz"
-    with pytest.raises(FileNotFoundError, match=r"other.npz': the file does not exist"):
+    with pytest.raises(FileNotFoundError, match=r"other.npz': the file does not exist: check the path"):
         WorldLog.load(path)
     path.write_bytes(b"PK nothing")
-    with pytest.raises(ValueError, match=r"other.npz' cannot be read: it is not a .npz file"):
+    with pytest.raises(ValueError, match=r"other.npz' cannot be read \(it is not a .npz file.*: record it again"):
         WorldLog.load(path)
     np.savez(path, position=POSITION)
-    with pytest.raises(ValueError, match=r"other.npz' cannot be read: format is missing"):
+    with pytest.raises(ValueError, match=r"other.npz' cannot be read \(format is missing\)"):
         WorldLog.load(path)
     np.savez_compressed(path, position=np.zeros((1000, 1000)))
     with pytest.raises(ValueError, match="compressed"):
@@ -90,7 +90,7 @@ def test_pickles_are_not_opened(tmp_path):
 
     path = tmp_path / "log.npz"
     np.savez(path, format=np.array("gym_batchnav world log 1"), scene=np.array([Trap()], object))
-    with pytest.raises(ValueError, match="cannot be read: an array of object"):
+    with pytest.raises(ValueError, match=r"cannot be read \(an array of object"):
         WorldLog.load(path)
 
 
@@ -100,7 +100,7 @@ def test_a_header_cannot_claim_more_than_the_file_has(tmp_path):
     np.lib.format.write_array_header_1_0(head, {"descr": "<f8", "fortran_order": False, "shape": (2**40,)})
     with zipfile.ZipFile(path, "w") as file:
         file.writestr("position.npy", head.getvalue())
-    with pytest.raises(ValueError, match=r"cannot be read: an array of float64 \(1099511627776,\) in 0 bytes"):
+    with pytest.raises(ValueError, match=r"cannot be read \(an array of float64 \(1099511627776,\) in 0 bytes"):
         WorldLog.load(path)
 
 
