@@ -362,9 +362,7 @@ def _checked(name: str, expected: np.ndarray, given: Mapping[str, Any]) -> np.nd
         raise ValueError(f"state array {name!r} is a {type(given[name]).__name__}: {error}") from error
     if array is None or array.shape != expected.shape or array.dtype != expected.dtype:
         text = "missing" if array is None else f"{array.dtype} {array.shape}"
-        raise ValueError(
-            f"state array {name!r} is {text}, expected {expected.dtype} {expected.shape}: {STATE_REMEDY}"
-        )
+        raise ValueError(f"state array {name!r} is {text}, expected {expected.dtype} {expected.shape}: {STATE_REMEDY}")
     if array.dtype == bool and (np.ascontiguousarray(array).view(np.uint8) > 1).any():
         raise ValueError(f"state array {name!r} has flags that are neither 0 nor 1: {STATE_REMEDY}")
     return array

@@ -372,7 +372,7 @@ def _sources(scenes: Scenes) -> dict[str, SceneSource]:
     sources = {source.name: source for source in found}
     if len(sources) < len(found):
         ((name, _),) = Counter(source.name for source in found).most_common(1)
-        raise ValueError(f"scenes=: two scenes have the same name {name!r}; name each scene once, or rename a file")
+        raise ValueError(f"scenes=: two scenes have the same name {name!r}; name each scene once")
     return sources
 
 

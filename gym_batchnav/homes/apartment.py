@@ -99,7 +99,7 @@ def _check(seed: int, area: float | None, storeys: int | None, closed_doors: int
     if storeys not in (None, 1, 2):
         raise ValueError(f"storeys={storeys}: pass 1 or 2")
     if storeys == 2 and (area is None or area < MIN_AREA_OF_TWO):
-        raise ValueError(f"storeys=2 needs an area of at least {MIN_AREA_OF_TWO:g} square metres: pass one")
+        raise ValueError(f"storeys=2 needs at least {MIN_AREA_OF_TWO:g} square metres: pass area={MIN_AREA_OF_TWO:g}")
 
 
 def _furnish(

@@ -96,7 +96,7 @@ def read_navmesh(path: str | os.PathLike[str]) -> NavMeshData:
         settings, tile = _parse(_read_bounded(Path(path)))
         return _mesh_of(tile, settings)
     except ValueError as error:
-        raise ValueError(f"navmesh file '{path}': {error}") from None
+        raise ValueError(f"navmesh file '{path}' cannot be used ({error}): build or copy it again") from None
 
 
 def _read_bounded(path: Path) -> bytes:
@@ -121,7 +121,7 @@ def _parse(data: bytes) -> tuple[NavMeshSettings | None, _Tile]:
             "number"
         )
     if header["version"] not in (1, 2):
-        raise ValueError(f"version {header['version']} is not supported, only 1 and 2 are")
+        raise ValueError(f"its version is {header['version']}, and only 1 and 2 are supported")
     if header["num_tiles"] != 1:
         raise ValueError(
             f"it has {header['num_tiles']} tiles, and only files with one are read: build it as Habitat does, as a "

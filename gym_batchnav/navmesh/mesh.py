@@ -367,7 +367,7 @@ class NavMesh:
             area = np.where(mask[self.polygon_island], area, 0.0)
         if not area.sum() > 0:
             if island is None:
-                raise ValueError("the navmesh is empty")
+                raise ValueError("the navmesh is empty: build it for a smaller agent_radius")
             raise ValueError(f"the navmesh has no island {island}: choose from 0 to {self.num_islands - 1}")
         draws = rng.random((n, 4))
         polygons = np.searchsorted(np.cumsum(area) / area.sum(), draws[:, 0], side="right").astype(np.int32)

@@ -146,7 +146,7 @@ def _factors(files: SceneFiles, height: float, scale: str | float, stated: State
     if files.path.suffix.lower() in _SPECIFIED:
         if height > _MILLIMETRES:
             remedy = "pass scale=0.001 (or units_to_meters in a stage_config) if its unit is the millimetre"
-            files.warn(f"It is {height:g} m high, since its format specifies metres: {remedy}")
+            files.warn(f"It is {height:g} m high if its unit is the metre, as its format specifies: {remedy}")
         return np.ones(3)
     unit = "metres"
     factor = 1.0

@@ -184,7 +184,9 @@ def encode_texture(pixels: np.ndarray, jpeg_quality: int) -> tuple[bytes, str]:
         image.save(png, "PNG", optimize=True)  # slow, so only if the result may be smaller
     except (OSError, SystemError) as error:  # raised by Pillow's encoders for sizes that a format does not support
         size = f"{pixels.shape[1]}x{pixels.shape[0]}"
-        raise ValueError(f"a texture of {size} pixels cannot be written as JPEG or PNG ({error}): scale it") from error
+        raise ValueError(
+            f"a texture of {size} pixels cannot be written as JPEG or PNG ({error}): scale it down"
+        ) from error
     if opaque and jpeg.tell() < png.tell():
         return jpeg.getvalue(), "image/jpeg"
     return png.getvalue(), "image/png"

@@ -207,7 +207,9 @@ def _up_of_navmesh(files: SceneFiles, navmesh: NavMesh, vertices: np.ndarray, sc
     corners = scale * _bounds(vertices)
     if _is_within(navmesh.floor_bounds, corners) or not _is_within(navmesh.floor_bounds, corners @ Z_UP.T):
         return "y"
-    files.warnings.append("Its up axis is z, as in scans for Habitat: only then is its navmesh within the scene")
+    files.warnings.append(
+        "Its up axis was taken to be z, as in scans for Habitat, because only then is its navmesh within the scene"
+    )
     return "z"
 
 

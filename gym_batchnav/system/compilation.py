@@ -98,7 +98,8 @@ def compile_ahead(workloads: Sequence[Workload], processes: int | None = None) -
                 for child in children:
                     child.close()
     if failures:
-        warnings.warn(f"{NOT_AHEAD}: {'; '.join(failures)[:2000]}", stacklevel=3)
+        reasons = "; ".join(failures)[:2000]
+        warnings.warn(f"{NOT_AHEAD} ({reasons}): gym-batchnav doctor says what this machine lacks", stacklevel=3)
     return Compiled(len(todo) - len(failures), time.perf_counter() - started, directory, tuple(failures))
 
 

@@ -28,7 +28,7 @@ def test_a_range_writes_a_home_for_each_seed_and_tells_of_it(tmp_path):
     assert sorted(path.name for path in out.iterdir()) == [
         f"apartment_{seed}.{ending}" for seed in (1, 2) for ending in ("glb", "json.gz", "navmesh")
     ]
-    assert lines[-1] == f"2 homes in '{out}', 100 episodes each"
+    assert lines[-1] == f"2 scenes in '{out}', 100 episodes each"
     for seed, line in zip((1, 2), lines, strict=False):
         home = generate_apartment(seed, area=25, triangles=5_000)
         navmesh = NavMesh.load(out / f"apartment_{seed}.navmesh")
@@ -43,7 +43,7 @@ def test_a_range_writes_a_home_for_each_seed_and_tells_of_it(tmp_path):
 
 def test_one_home_is_lines_of_in_the_singular(tmp_path):
     lines = run("3", "--out", tmp_path, *SMALL)
-    assert "apartment_3: " in lines and "1 home in" in lines and "100 episodes each" in lines
+    assert "apartment_3: " in lines and "1 scene in" in lines and "100 episodes each" in lines
 
 
 def test_a_damaged_building_keeps_the_navmesh_of_the_whole_one(tmp_path):

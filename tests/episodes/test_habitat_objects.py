@@ -118,7 +118,7 @@ def test_episodes_of_one_category_may_have_their_own_goals(file):
 
 def test_scenes_of_the_same_file_name_are_refused(sampled, tmp_path):
     entry = (sampled[2], sampled[1])
-    with pytest.raises(ValueError, match="scenes 'a/room.glb' and 'b/room.glb' have the same file name"):
+    with pytest.raises(ValueError, match=r"scenes 'a/room\.glb' and 'b/room\.glb' have the same file name"):
         write_object_episodes({"a/room.glb": entry, "b/room.glb": entry}, tmp_path / "objects.json.gz")
 
 

@@ -90,7 +90,7 @@ def test_too_many_corners_are_refused_before_their_table_is_made(monkeypatch: py
         floor_plan(plan).tables(np.zeros((0, 3)))
     monkeypatch.setattr(visibility, "MAX_CORNERS", 4)
     monkeypatch.setattr(visibility, "MAX_RELAXATIONS", 4)
-    with pytest.raises(ValueError, match="more than 1 taut lines"):
+    with pytest.raises(ValueError, match="more than 1 lines of sight"):
         floor_plan(plan).tables(np.zeros((0, 3)))
 
 

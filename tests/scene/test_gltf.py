@@ -303,7 +303,7 @@ def test_avif_that_cannot_be_read_gives_way_to_a_plain_copy_or_is_refused_by_nam
     glb.mesh(glb.primitive(uvs=SQUARE_UVS, material=material))
     assert len(glb.load(tmp_path).textures) == 1
     del glb.json["textures"][0]["source"]
-    with pytest.raises(SceneError, match=r"AVIF alone, which needs Pillow 11\.3"):
+    with pytest.raises(SceneError, match=r"only AVIF, which needs Pillow 11\.3"):
         glb.load(tmp_path)
 
 

@@ -58,7 +58,8 @@ def agent_settings(text: str | None) -> NavMeshSettings | None:
     except KeyError as error:
         raise ValueError(f"agent={text!r}: unknown name {error}; available: {', '.join(_SETTINGS)}") from error
     except ValueError as error:
-        raise ValueError(f"agent={text!r}: {error}; write radius=0.2,height=1.5,climb=0.2,slope=45, or some") from error
+        example = "radius=0.2,height=1.5,climb=0.2,slope=45"
+        raise ValueError(f"agent={text!r}: {error}; write {example}, or some of these") from error
 
 
 def with_frame(source: SceneSource, cache: DiskCache, up: str | None, scale: float | None) -> SceneSource:

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from gym_batchnav.navmesh.mesh import NavMesh
     from gym_batchnav.scene.scene import Scene
 
-_MAX_HOMES = 100_000  # per call
-_NUM_EPISODES = 100  # in the file of each home
+_MAX_SCENES = 100_000  # per call
+_NUM_EPISODES = 100  # in the file of each scene
 
 
 def generate(
-    seeds: Annotated[list[str], typer.Argument(help="Seeds, or ranges such as 0-9; one home per seed.")],
+    seeds: Annotated[list[str], typer.Argument(help="Seeds, or ranges such as 0-9; one scene per seed.")],
     out: Annotated[Path, typer.Option(help="Folder for the files; created if missing.")] = Path(),
     kind: Annotated[str, typer.Option(help="home, office, shop, hall, or mixed: one of these by the seed.")] = "home",
     damage: Annotated[
@@ -61,7 +61,7 @@ def generate(
     make_folder(out)
     console = Console(soft_wrap=True)
     compile_ahead(building_workloads(measures=True))
-    with late_progress("Generating homes", len(numbers)) as done:
+    with late_progress("Generating scenes", len(numbers)) as done:
         for seed in numbers:
             stem = f"{prefix}_{seed}"
             home = generate_scene(
@@ -76,7 +76,7 @@ def generate(
             console.print(f"{stem}: {_summary(home, navmesh)}", highlight=False, markup=False, soft_wrap=True)
             done()
     console.print(
-        f"{counted(len(numbers), 'home')} in '{out}', {counted(_NUM_EPISODES, 'episode')} each",
+        f"{counted(len(numbers), 'scene')} in '{out}', {counted(_NUM_EPISODES, 'episode')} each",
         highlight=False,
         markup=False,
         soft_wrap=True,
@@ -94,8 +94,8 @@ def _numbers(seeds: Sequence[str]) -> list[int]:
         last = int(match[2] or match[1])
         if last < first:
             raise ValueError(f"seeds {part!r}: the last seed is smaller than the first; write {last}-{first}")
-        if len(numbers) + last - first >= _MAX_HOMES:
-            raise ValueError(f"seeds {part!r}: more than {_MAX_HOMES:,} homes in one call; pass fewer seeds")
+        if len(numbers) + last - first >= _MAX_SCENES:
+            raise ValueError(f"seeds {part!r}: more than {_MAX_SCENES:,} scenes in one call; pass fewer seeds")
         numbers |= dict.fromkeys(range(first, last + 1))
     return list(numbers)
 

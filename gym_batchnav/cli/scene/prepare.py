@@ -46,7 +46,9 @@ def prepare(
         PreparedTask,
         typer.Option(help="Task of your run; pointnav serves all tasks with goals at points on the floor."),
     ] = PreparedTask.POINTNAV,
-    num_episodes: Annotated[int, typer.Option(help="Episodes to sample in a scene without any.", min=1)] = 1000,
+    num_episodes: Annotated[
+        int, typer.Option(help="Number of episodes to sample for a scene that has none.", min=1)
+    ] = 1000,
     episode_file: Annotated[Path | None, typer.Option(help="Habitat dataset to read the episodes from.")] = None,
     ray: RayAddress = None,
 ) -> None:

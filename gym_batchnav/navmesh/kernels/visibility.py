@@ -59,8 +59,8 @@ def make_corners(ground: Ground) -> Corners:
     edge_start, edges = _taut_graph(ground, sight, points, walls, corner_of, fan_start, fan, most_edges)
     if len(edges) > most_edges:
         raise ValueError(
-            f"the navmesh has {len(points):,} corners joined by more than {most_edges:,} taut lines, too many to "
-            "compute shortest paths: build it with a larger cell_size or edge_max_error"
+            f"the navmesh has {len(points):,} corners with more than {most_edges:,} lines of sight between them, too "
+            "many to compute shortest paths: build it with a larger cell_size or edge_max_error"
         )
     check_sight(sight.dropped[0])
     between = _all_shortest_paths(points, edge_start, edges)

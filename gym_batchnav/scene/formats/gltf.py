@@ -328,7 +328,7 @@ def _image_of(texture: Mapping[str, Any]) -> object:
         return decoded[0] if decoded else texture.get("source")
     if "KHR_texture_basisu" in sources:
         return sources["KHR_texture_basisu"]  # refused with the remedy once the image is seen to be KTX2
-    raise ValueError("its textures are AVIF alone, which needs Pillow 11.3 or later: update it or convert them to PNG")
+    raise ValueError("its textures are only AVIF, which needs Pillow 11.3: update Pillow, or convert them to PNG")
 
 
 def _base_color_texture(material: Mapping[str, Any]) -> Mapping[str, Any]:

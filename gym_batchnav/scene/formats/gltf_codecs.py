@@ -158,7 +158,10 @@ def meshopt_size(extension: Mapping[str, Any], max_count: int) -> int:
         raise ValueError(f"its meshopt filter {short(kind)} is unknown for {mode}: re-export it")
     strides = filters[kind] if mode == "ATTRIBUTES" else _INDEX_BYTES
     if stride not in strides or (mode == "TRIANGLES" and count % 3):
-        raise ValueError(f"its meshopt data has {count} elements of {stride} bytes in {mode}, {kind}: re-export it")
+        raise ValueError(
+            f"its meshopt data has {count} elements of {stride} bytes, which mode {mode} with filter {kind} does not "
+            "allow: re-export it"
+        )
     if count * stride > integer(extension, "byteLength") * _MOST_PER_BYTE[mode]:
         raise ValueError(f"its meshopt data declares {count:,} elements, more than it can hold: re-export it")
     return count * stride

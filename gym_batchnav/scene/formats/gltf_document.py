@@ -206,8 +206,9 @@ class GltfDocument:
         read = {name: self.accessor(attributes[name], (width,)) for name, width in widths.items() if name in attributes}
         counts = {len(values) for values in read.values()}
         if len(counts) != 1:
+            lengths = ", ".join(map(str, sorted(counts))) or "none"
             raise ValueError(
-                f"its EXT_mesh_gpu_instancing has {sorted(counts) or 'no'} counts of instances: re-export it"
+                f"the attributes of its EXT_mesh_gpu_instancing must have one length, not {lengths}: re-export it"
             )
         count = counts.pop()
         if count > MAX_NODES:

@@ -265,7 +265,7 @@ class _Model:
         rows, columns = (*map(int, _numbers(element, "gridsize", (1.0, 1.0))), 1, 1)[:2]
         if not (1 <= rows and 1 <= columns and rows * columns <= 12):
             raise ValueError(
-                f"texture '{name[:200]}' has a gridsize of {rows} x {columns}: at most 12 squares are used"
+                f"texture '{name[:200]}' has a gridsize of {rows} x {columns}: reduce it to at most 12 squares"
             )
         red, green, blue = (*_numbers(element, "rgb1", (0.8, 0.8, 0.8)), 0.8, 0.8, 0.8)[:3]
         textures = self._reader.document.textures
@@ -305,7 +305,10 @@ class _Model:
             known = self._placed if "model" in element.attrib else self._bodies
             placed = known.get(element.get("model", element.get("body", "")))
             if placed is None:
-                raise ValueError(f"it attaches {dict(element.attrib)}, which is not defined before: define it")
+                raise ValueError(
+                    f"it attaches {dict(element.attrib)}, which is not defined before that line: move the definition "
+                    "before it"
+                )
             return placed
         total = int(element.tag in ("body", "geom")) + sum(map(self._count, element))
         if element.tag == "replicate":

@@ -77,7 +77,7 @@ def read_object_ply(data: bytes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         numbers = np.asarray(loaded["metadata"]["_ply_raw"]["face"]["data"]["object_id"], np.int64).ravel()
     except Exception as error:  # trimesh raises errors of any kind for damaged files
         reason = f"{type(error).__name__}: {error}"[:200]
-        raise ValueError(f"it has no vertices, faces and object_id of faces that can be read ({reason})") from error
+        raise ValueError(f"its vertices, faces or their object_id cannot be read: {reason}") from error
     if polygons.ndim != 2 or len(polygons) != len(numbers) or vertices.ndim != 2:
         raise ValueError("its faces differ in their number of corners: triangulate it")
     if polygons.size and not 0 <= polygons.min() <= polygons.max() < len(vertices):

@@ -22,6 +22,7 @@ _SCIPY = OptionalPackage("scipy", "SciPy", "formats")
 _LARGEST = 1e6  # metres, of the coordinates of annotated surfaces
 _MOST_UNLISTED = 0.5  # share of the triangles with colours that are not listed, above which a warning is issued
 _MOST_UNFOUND = 0.01  # share of the triangles without an annotated surface nearby, above which a warning is issued
+_REMEDY = "check that the annotations are those of this scene"
 
 
 class SemanticFiles(NamedTuple):
@@ -91,17 +92,16 @@ def annotate(scene: Scene, files: SceneFiles, names: SemanticFiles, place: Calla
     files.python_warnings += [f"'{names.mesh}': {sentence}" for sentence in part.python_warnings]
     unfound = float((~found).mean())
     if unfound:
-        sentences.append(
-            f"{unfound:.1%} of the triangles lie nowhere near the surface of '{names.mesh}' and have no object"
-        )
-        files.python_warnings += sentences[-1:] if unfound > _MOST_UNFOUND else []
+        sentence = f"{unfound:.1%} of the triangles lie nowhere near the surface of '{names.mesh}' and have no object"
+        sentences.append(sentence)
+        files.python_warnings += [f"{sentence}: {_REMEDY}"] if unfound > _MOST_UNFOUND else []
     unlisted = float((found & (triangle_object == 0)).mean())
     if descriptor.colors is not None and unlisted > _MOST_UNLISTED:
         sentence = (
             f"{unlisted:.1%} of the triangles have colours in '{names.mesh}' that '{names.descriptor}' does not list"
         )
         sentences.append(sentence)
-        files.python_warnings.append(sentence)
+        files.python_warnings.append(f"{sentence}: {_REMEDY}")
     return replace(
         scene,
         objects=descriptor.objects,
