@@ -50,7 +50,7 @@ class SpeedSettings:
         num_envs: N.
         resident_scenes: K.
         threads: Threads of Numba and Embree.
-        renderer: ``"embree"`` or ``"opengl"``.
+        renderer: ``"embree"``, ``"opengl"`` or ``"warp"``.
         width: Pixels.
         height: Pixels.
     """
@@ -72,7 +72,7 @@ class Situation:
         scenes: Their number; means over some of them of triangles, texture bytes, and the diagonal in metres.
         cores: Processors that may be used.
         calibration_mops: See ``calibrate``.
-        has_gpu: Whether OpenGL runs on a graphics processor.
+        has_gpu: Whether the renderer draws on a GPU.
     """
 
     sensors: tuple[str, ...]
@@ -329,7 +329,8 @@ def defaults(situation: Situation, renderer: str, resolution: tuple[int, int] = 
 def needed_bytes(situation: Situation, settings: SpeedSettings) -> int:
     """Return about how much main memory a batch needs for its scenes and observations."""
     _, triangles, texture_bytes, _ = situation.scenes
-    one = resident_cost(int(triangles), 2 * int(triangles), 1, int(texture_bytes))[settings.renderer]
+    costs = resident_cost(int(triangles), 2 * int(triangles), 1, int(texture_bytes))
+    one = costs["opengl" if settings.renderer == "opengl" else "embree"]  # Warp takes less than Embree
     pixel = sum(BYTES_PER_PIXEL[name] for name in situation.sensors)
     frames = COPIES * settings.num_envs
     return settings.resident_scenes * one + frames * pixel * settings.width * settings.height

@@ -118,6 +118,12 @@ def test_candidates_fit_into_memory(monkeypatch):
         candidates(given, "embree")
 
 
+@pytest.mark.parametrize("renderer", ["embree", "opengl", "warp"])
+def test_every_renderer_has_candidates(renderer):
+    settings = candidates(situation(SETS[0]), renderer)
+    assert settings and {one.renderer for one in settings} == {renderer}
+
+
 def test_the_defaults_are_those_of_a_batch_without_keywords():
     assert defaults(situation(SETS[0]), "embree") == SpeedSettings(256, 8, 4, "embree")
     assert defaults(situation((100, 3e3, 0.0, 10.0)), "embree").resident_scenes == 8

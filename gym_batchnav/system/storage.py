@@ -17,7 +17,7 @@ _PAUSE = 0.05  # seconds between two tries
 def is_writable(folder: Path) -> bool:
     """Return whether files can be written to a folder, or, if it does not exist, to its nearest existing parent."""
     existing = folder
-    while not existing.exists() and existing != existing.parent:
+    while not os.path.exists(existing) and existing != existing.parent:
         existing = existing.parent
     return os.access(existing, os.W_OK)
 

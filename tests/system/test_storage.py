@@ -54,6 +54,21 @@ def test_a_folder_that_does_not_exist_is_as_writable_as_its_nearest_parent(tmp_p
     assert asked == [(tmp_path, os.W_OK), (tmp_path, os.W_OK), (tmp_path / "closed", os.W_OK)]
 
 
+def test_nothing_is_writable_below_a_folder_that_may_not_be_entered(tmp_path, monkeypatch):
+    stat, access = os.stat, os.access
+    locked = tmp_path / "locked"
+    locked.mkdir()
+
+    def refuse(path, **how):
+        if locked in Path(path).parents:
+            raise PermissionError(13, "Permission denied", str(path))
+        return stat(path, **how)
+
+    monkeypatch.setattr(os, "stat", refuse)
+    monkeypatch.setattr(os, "access", lambda path, mode: path != locked and access(path, mode))
+    assert not is_writable(locked / "cache" / "kernels")
+
+
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="the superuser may write everywhere")
 def test_a_folder_that_may_not_be_written_to_is_named(tmp_path):
     tmp_path.chmod(0o500)
