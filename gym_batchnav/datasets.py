@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import http.client
 import json
+import lzma
 import os
 import re
 import shutil
@@ -376,7 +377,7 @@ def unpack(archive: Path, folder: Path) -> None:
             file.extractall(aside)  # makes no links, and no files outside the folder
         # copytree passes strings, and replace_path takes paths.
         shutil.copytree(aside, folder, copy_function=lambda *ends: replace_path(*map(Path, ends)), dirs_exist_ok=True)
-    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError) as error:
+    except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, NotImplementedError, RuntimeError, EOFError) as error:
         raise ValueError(f"archive '{archive}' is damaged ({error}): delete it and download it again") from error
     finally:
         shutil.rmtree(aside, ignore_errors=True)

@@ -251,6 +251,14 @@ def test_damaged_archives_and_bombs_are_refused(tmp_path):
     path.write_bytes(b"PK\x03\x04 no archive")
     with pytest.raises(ValueError, match="is damaged"):
         unpack(path, tmp_path)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_LZMA) as archive:
+        archive.writestr("a", bytes(100))
+    content = bytearray(path.read_bytes())
+    start = content.index(b"a", 30) + 1
+    content[start + 9 : start + 20] = bytes([255] * 11)  # after the header of the stream
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="is damaged"):
+        unpack(path, tmp_path)
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("zeros", bytes(2**25))
     with pytest.raises(ValueError, match="claims to hold"):

@@ -193,15 +193,13 @@ class Child:
         """Start a process with this one's module path; raise ChildLost if that is not possible."""
         if is_frozen():  # the executable would start the whole application again
             raise ChildLost(f"{self.what} cannot be started from a frozen application")
-        package = str(Path(__file__).parents[2])  # last, for a parent that has left the folder that it was started in
-        found = os.pathsep.join(os.path.abspath(path) for path in [*sys.path, package])
         try:
             return subprocess.Popen(
                 [sys.executable or "", "-c", f"from {__name__} import serve; serve()"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL if self._quiet else None,
-                env={**os.environ, **self._environment, "PYTHONPATH": found, "PYTHONSAFEPATH": "1"},
+                env={**python_environment(), **self._environment},
                 **apart(),
             )
         except (OSError, RuntimeError) as error:  # RuntimeError: the interpreter is about to end
@@ -246,6 +244,13 @@ def check_not_abandoned(abandoned: Callable[[], bool]) -> None:
     """Raise CallAbandoned if the result of a call is no longer needed."""
     if abandoned():
         raise CallAbandoned("its result is no longer needed")
+
+
+def python_environment() -> dict[str, str]:
+    """Return the environment of a Python process that can import what this one can."""
+    package = str(Path(__file__).parents[2])  # last, for a program that has left the folder that it was started in
+    paths = os.pathsep.join(os.path.abspath(path) for path in [*sys.path, package])
+    return {**os.environ, "PYTHONPATH": paths, "PYTHONSAFEPATH": "1"}
 
 
 def apart() -> dict[str, Any]:

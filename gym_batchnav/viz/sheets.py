@@ -237,7 +237,7 @@ def _video(frames: Sequence[np.ndarray], suffix: str, fps: float) -> bytes:
 
 def _animation(frames: Sequence[np.ndarray], path: Path, fps: float) -> bytes:
     """Encode an animated image in the format of the path's suffix."""
-    name = _format_of(path)
+    name = _format_of(path, animated=True)
     images = [Image.fromarray(frame) for frame in frames]
     if name == "GIF":
         # All frames share one palette, since colours would flicker otherwise.
@@ -249,13 +249,10 @@ def _animation(frames: Sequence[np.ndarray], path: Path, fps: float) -> bytes:
     return buffer.getvalue()
 
 
-def _format_of(path: Path) -> str:
+def _format_of(path: Path, animated: bool = False) -> str:
     """Return the name of the image format of the path's suffix."""
-    known = Image.registered_extensions()
-    found = known.get(path.suffix.lower())
-    if found not in Image.SAVE:
-        raise ValueError(
-            f"cannot write '{path}': {path.suffix!r} is not the suffix of an image format; use .png, .jpg or .gif "
-            "(clips also .mp4 or .webm)"
-        )
+    found = Image.registered_extensions().get(path.suffix.lower())
+    if found not in (Image.SAVE_ALL if animated else Image.SAVE):
+        ask = "a clip; use .gif, .png, .mp4 or .webm" if animated else "an image format; use .png, .jpg or .gif"
+        raise ValueError(f"cannot write '{path}': {path.suffix!r} is not the suffix of {ask}")
     return found

@@ -303,6 +303,14 @@ def test_wrong_input_is_refused_by_name(rendering):
     assert target.render(np.zeros(2, int), views)["depth"].shape == (2, 8, 8, 1)
 
 
+@pytest.mark.parametrize("field", ["triangles", "triangle_material"])
+def test_scenes_that_name_what_they_lack_are_refused(rendering, field):
+    scene = scene_of(wall(2))
+    broken = dataclasses.replace(scene, **{field: getattr(scene, field) + 100})
+    with pytest.raises(ValueError, match=f"scene 'quads': {field} has values from"):
+        rendering(broken).target(METRES)
+
+
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e30, 0])
 def test_begin_survives_views_that_no_camera_has(rendering, value):

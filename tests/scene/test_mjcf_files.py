@@ -1,5 +1,6 @@
 """Files of MuJoCo models: where they may lie, what they may hold, and how they are refused."""
 
+import os
 import subprocess
 import sys
 
@@ -86,6 +87,11 @@ def test_the_users_home_is_not_shared_among_the_models_in_it(tmp_path, monkeypat
     path = write(folder, model(MESH, '<mesh name="m" file="../out.obj"/>'))
     with pytest.raises(SceneError, match="not inside its folder: put the file next to the scene"):
         load_scene(path)
+
+
+def test_a_model_loads_for_a_user_without_a_home(in_process, tmp_path, monkeypatch):
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)
+    assert len(load_scene(write(tmp_path, model(BOX))).triangles) == 12
 
 
 def test_homes_in_molmospaces_layout_share_the_folder_of_their_objects(in_process, tmp_path):

@@ -204,6 +204,8 @@ def test_frames_that_make_no_clip_are_refused(tmp_path):
     for frames in ([], [FRAMES[0], FRAMES[0][1:]]):
         with pytest.raises(ValueError, match="of the same size"):
             viz.save_clip(frames, tmp_path / "clip.gif")
+    with pytest.raises(ValueError, match=r"'.jpg' is not the suffix of a clip; use \.gif"):
+        viz.save_clip(FRAMES, tmp_path / "clip.jpg")
     assert not list(tmp_path.iterdir())
 
 

@@ -99,8 +99,10 @@ class Context:
                 self.moderngl.__enter__()
                 self._current.check()
             except BaseException:
-                self._current.restore()
-                self._lock.release()
+                try:
+                    self._current.restore()
+                finally:
+                    self._lock.release()
                 raise
         self._depth += 1
         dropped = self.moderngl.objects

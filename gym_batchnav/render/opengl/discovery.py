@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from gym_batchnav.render.opengl.context import probe, shared_context
 from gym_batchnav.render.opengl.devices import device_to_draw_on, has_egl
+from gym_batchnav.system.child import python_environment
 from gym_batchnav.system.process import is_frozen
 
 _SECONDS = 60
@@ -55,14 +56,13 @@ def try_opengl() -> OpenGL:
     """Create a context in a separate process and describe it."""
     if is_frozen():  # the executable would start the whole application again
         return OpenGL(error="a frozen application cannot start a process that tries OpenGL")
-    paths = os.pathsep.join(os.path.abspath(path) for path in sys.path)
     try:
         done = subprocess.run(
             [sys.executable, "-c", f"from {__name__} import main; main()"],
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             timeout=_SECONDS,
-            env={**os.environ, "PYTHONPATH": paths},
+            env=python_environment(),
         )
     except (OSError, subprocess.SubprocessError) as error:
         return OpenGL(error=f"the process that tries OpenGL failed: {error}")

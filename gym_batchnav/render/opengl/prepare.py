@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
-from gym_batchnav.render.records import MATERIAL_RECORD, material_records
+from gym_batchnav.render.records import MATERIAL_RECORD, check_triangles, material_records
 from gym_batchnav.render.textures import TexturePool, build_texture_pool, texture_coordinates
 from gym_batchnav.scene.categories import SemanticIds
 from gym_batchnav.scene.scene import MASK, Scene
@@ -92,7 +92,11 @@ def prepare_mesh(scene: Scene, semantic: np.ndarray | None = None) -> PreparedMe
     Args:
         scene: The scene.
         semantic: [T] int32, what the sensor ``"semantic"`` draws; the ids of objects by default.
+
+    Raises:
+        ValueError: A triangle refers to a vertex or a material that the scene does not have.
     """
+    check_triangles(scene)
     materials = scene.materials
     kinds = 2 * (materials.alpha_mode == MASK) + materials.double_sided
     chunks, classes = _chunks(scene.vertices[scene.triangles].mean(axis=1), kinds[scene.triangle_material])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -39,7 +40,7 @@ def model_files(path: Path) -> SceneFiles:
     root = around.parent
     if around.name == "scenes" and (root / "objects").is_dir():
         return SceneFiles(path, root, root / "objects")
-    holds_home = Path.home().resolve().is_relative_to(around.resolve())
+    holds_home = Path(os.path.expanduser("~")).resolve().is_relative_to(around.resolve())
     return SceneFiles(path, None if holds_home or len(around.resolve().parts) < _MIN_SHARED_PARTS else around)
 
 

@@ -16,12 +16,12 @@ import sys
 import tempfile
 import zipfile
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from gym_batchnav.scene.formats.mjcf_document import Document
+from gym_batchnav.system.child import python_environment
 from gym_batchnav.system.extras import OptionalPackage
 from gym_batchnav.system.process import is_frozen
 
@@ -71,7 +71,6 @@ def compile_mjcf(document: Document) -> dict[str, np.ndarray]:
                 env=_environment(),
                 cwd=empty,
                 timeout=seconds,
-                check=False,
             )
         except subprocess.TimeoutExpired:
             raise ValueError(f"MuJoCo needs more than {seconds:.0f} s to compile it: simplify its meshes") from None
@@ -93,12 +92,9 @@ def _read(answer: bytes, status: int) -> dict[str, np.ndarray]:
 
 
 def _environment() -> dict[str, str]:
-    """Return the child's environment, with the parent's module path and few threads, which take memory."""
-    package = str(Path(__file__).parents[3])
-    found = os.pathsep.join(os.path.abspath(path) for path in [*sys.path, package])
+    """Return the environment of the compiler; threads take memory, so it has few."""
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    settings = {"PYTHONSAFEPATH": "1", "MALLOC_ARENA_MAX": "2", "MUJOCO_GL": "disable"}
-    return {**os.environ, **threads, **settings, "PYTHONPATH": found}
+    return {**python_environment(), **threads, "MALLOC_ARENA_MAX": "2", "MUJOCO_GL": "disable"}
 
 
 def main() -> None:

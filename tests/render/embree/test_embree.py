@@ -141,14 +141,6 @@ def test_a_large_picture_is_drawn_in_bands_without_seams():
     assert np.isclose(depth, np.minimum(distance, camera.max_depth), rtol=1e-4).mean() > 0.9995
 
 
-@pytest.mark.parametrize("field", ["triangles", "triangle_material"])
-def test_scenes_that_name_what_they_lack_are_refused(field):
-    scene = scene_of(wall(2))
-    broken = dataclasses.replace(scene, **{field: getattr(scene, field) + 100})
-    with pytest.raises(ValueError, match=f"scene 'quads': {field} has values from"):
-        EmbreeRenderer(SceneLibrary.from_scenes([broken])).target(METRES)
-
-
 @pytest.mark.parametrize(("isa", "num_rays"), [("avx2", 8), ("sse4.2", 4)])
 def test_processors_with_narrower_packets_draw_the_same(monkeypatch, isa, num_rays):
     if platform.machine().lower() not in ("x86_64", "amd64"):

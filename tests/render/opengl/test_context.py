@@ -3,6 +3,7 @@
 import ctypes
 import ctypes.util
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import moderngl
 import numpy as np
@@ -103,6 +104,28 @@ def test_a_users_context_that_was_released_while_current_is_let_go():
     with shared_context():
         assert current()
     assert not current()
+
+
+def test_an_error_that_leaves_no_context_current_does_not_lock_out_other_threads(monkeypatch):
+    context = shared_context()
+
+    def fail():
+        raise RuntimeError("no context")
+
+    def is_free():
+        if free := context._lock.acquire(blocking=False):
+            context._lock.release()
+        return free
+
+    monkeypatch.setattr(context._current, "check", fail)
+    monkeypatch.setattr(context._current, "restore", fail)
+    with pytest.raises(RuntimeError, match="no context"), context:
+        pass
+    monkeypatch.undo()
+    with ThreadPoolExecutor(1) as thread:
+        assert thread.submit(is_free).result()
+    with context:
+        pass
 
 
 def test_a_context_that_cannot_be_made_current_is_named(monkeypatch):

@@ -1,7 +1,9 @@
 """The device that OpenGL draws on, found without a software driver in the process."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -51,6 +53,20 @@ class TestChoice:
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_process_that_draws_with_embree_contains_no_driver_of_opengl():
     subprocess.run([sys.executable, "-c", AUTO], check=True)
+
+
+def test_another_process_finds_the_package_after_the_folder_has_changed(monkeypatch, tmp_path):
+    given = {}
+
+    def run(*_, env, **__):
+        given.update(env)
+        raise OSError("not started")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(sys, "path", [""])
+    monkeypatch.chdir(tmp_path)
+    assert "not started" in discovery.try_opengl.__wrapped__().error
+    assert str(Path(discovery.__file__).parents[3]) in given["PYTHONPATH"].split(os.pathsep)
 
 
 @pytest.mark.opengl
