@@ -83,7 +83,6 @@ def rendering(report: Report, renderer: str, scene: str, name: str) -> None:
                 what = f"{renderer}, {name}, {sensors[0]} {side}x{side}, N={num_views:,}"
                 asked = bar if renderer == "warp" and not report.small else None
                 report.figure(what, figure, "frames/s", bar=asked, note=note)
-        report.figure(f"{renderer}, {name}, memory of the scenes", drawer.nbytes / 2**30, "GiB")
     if DEVICE == "cuda":
         import torch
 

@@ -74,10 +74,6 @@ class Renderer(Protocol):
     def device(self) -> str:
         """Name of the graphics device or processor that renders."""
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes reserved for scenes on the graphics device; 0 if they are in main memory."""
-
     def target(
         self,
         camera: Camera,

@@ -43,7 +43,6 @@ class EmbreeRenderer:
     """
 
     name = "embree"
-    nbytes = 0  # on a graphics device; trees and surfaces count as the library's memory
 
     def __init__(
         self, library: SceneLibrary, semantic_ids: SemanticIds | None = None, bodies: SceneLibrary | None = None

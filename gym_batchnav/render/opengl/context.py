@@ -8,10 +8,10 @@ import importlib.util
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import moderngl
 import numpy as np
@@ -37,6 +37,8 @@ _GL_LOWER_LEFT = 0x8CA1
 _GL_ZERO_TO_ONE = 0x935F
 _GL_CLIP_DISTANCE0 = 0x3000
 _CONTEXT_LOST = "GL_CONTEXT_LOST"
+
+T = TypeVar("T", moderngl.Buffer, moderngl.TextureArray)
 
 
 class Context:
@@ -165,6 +167,24 @@ class Context:
             start = (source.glo, array, level, 0, 0, first)
             end = (target.glo, array, level, 0, 0, to)
             self._copy_image_sub_data(*start, *end, side >> level, side >> level, count)
+
+    def allocate(self, objects: Iterator[T], what: str, remedy: str) -> list[T]:
+        """Return the objects that an iterator makes on the device; on an error none of them is kept.
+
+        Raises:
+            RuntimeError: The device lacks the memory for ``what``.
+        """
+        made: list[T] = []
+        try:
+            made.extend(objects)
+            self.check(f"making room for {what}")
+        except Exception as error:  # ModernGL raises its own
+            for each in made:
+                each.release()
+            if isinstance(error, RuntimeError):
+                raise
+            raise RuntimeError(f"{self.device} has no memory for {what} ({error}): {remedy}") from error
+        return made
 
     def check(self, doing: str) -> None:
         """Raise an error if OpenGL has reported one since the last check.

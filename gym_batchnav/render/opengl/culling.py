@@ -101,11 +101,6 @@ class GrowingBuffer:
         assert self._buffer is not None
         return self._buffer
 
-    @property
-    def nbytes(self) -> int:
-        """The size on the device, in bytes."""
-        return 0 if self._buffer is None else self._buffer.size
-
     def release(self) -> None:
         """Release the memory; idempotent."""
         if self._buffer is not None:
@@ -234,11 +229,6 @@ class Culler:
         by_slot = np.argsort(slot, kind="stable")
         self._lists.write(np.concatenate([starts, by_slot]).astype(np.int32))
         self._revision = scenes.revision
-
-    @property
-    def nbytes(self) -> int:
-        """The size on the device, in bytes."""
-        return sum(buffer.nbytes for buffer in self._buffers)
 
     def release(self) -> None:
         """Release the memory; idempotent."""

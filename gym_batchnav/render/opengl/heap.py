@@ -24,9 +24,9 @@ def full_size(sizes: np.ndarray) -> int:
 class SlotHeap:
     """Buffers in which every slot has one range of items, the same in all buffers of a heap.
 
-    A scene is placed in a gap that another has left if it fits. Otherwise the slots are moved together within the
-    buffers. New buffers are made only if these are too small or far too large; old and new ones then exist at the same
-    time. The contents of other slots are copied on the device, so that they are never uploaded again.
+    A scene is placed in a gap that others have left if it fits. Otherwise, or if the buffers are too small or far too
+    large, new buffers are made; old and new ones then exist at the same time. The contents of other slots are copied on
+    the device, so that they are never uploaded again.
 
     Args:
         context: The context of the buffers.
@@ -52,11 +52,6 @@ class SlotHeap:
         """Return the buffer of a name."""
         return self._buffers[name]
 
-    @property
-    def nbytes(self) -> int:
-        """The size of all buffers in bytes."""
-        return sum(buffer.size for buffer in self._buffers.values())
-
     def place(self, sizes: Mapping[int, int]) -> None:
         """Move slots to new ranges, whose contents are undefined until they are written; all other slots keep theirs.
 
@@ -69,12 +64,12 @@ class SlotHeap:
         requested = self.size.copy()
         requested[list(sizes)] = list(sizes.values())
         spacious = self.capacity > 4 * full_size(requested)
-        if spacious or not self._buffers or requested.sum() > self.capacity:
+        renewed = spacious or not self._buffers or requested.sum() > self.capacity
+        start = None if renewed else self._fit(sizes)
+        if start is None:
             self._repack(requested, set(sizes))
-            return
-        start = self._fit(sizes)
-        self.start = self._compact(requested, set(sizes)) if start is None else start
-        self.size = requested
+        else:
+            self.start, self.size = start, requested
 
     def write(self, name: str, slot: int, contents: np.ndarray) -> Iterator[int]:
         """Write a slot's items piece by piece, yielding the bytes of each; the slot may be moved in between."""
@@ -106,45 +101,17 @@ class SlotHeap:
             size[slot] = items
         return start
 
-    def _compact(self, size: np.ndarray, changed: Set[int]) -> np.ndarray:
-        """Move the slots that do not change to the front of the buffers and return the first items of all, [K] int64.
-
-        Args:
-            size: [K] int64, items of every slot; together at most the capacity.
-            changed: Slots whose contents are not kept.
-        """
-        kept = [slot for slot in np.argsort(self.start, kind="stable").tolist() if size[slot] and slot not in changed]
-        order = [*kept, *sorted(set(range(len(size))) - set(kept))]
-        start = np.empty_like(self.start)
-        start[order] = np.cumsum(size[order]) - size[order]
-        scratch = self._context.moderngl.buffer(reserve=PIECE_BYTES)
-        try:
-            self._context.check("making room for scenes")
-            for slot in kept:
-                for name, item_size in self._item_sizes.items():
-                    read, write, nbytes = (int(n[slot]) * item_size for n in (self.start, start, size))
-                    self._move(self._buffers[name], read, write, nbytes, scratch)
-        finally:
-            scratch.release()
-        return start
-
-    def _move(self, buffer: moderngl.Buffer, read: int, write: int, nbytes: int, scratch: moderngl.Buffer) -> None:
-        """Move bytes towards the front of their buffer, piece by piece, as OpenGL copies no overlapping ranges."""
-        copy = self._context.moderngl.copy_buffer
-        for first in range(0, nbytes if write < read else 0, PIECE_BYTES):
-            piece = min(PIECE_BYTES, nbytes - first)
-            if read - write >= piece:
-                copy(buffer, buffer, piece, read_offset=read + first, write_offset=write + first)
-            else:
-                copy(scratch, buffer, piece, read_offset=read + first)
-                copy(buffer, scratch, piece, write_offset=write + first)
-
     def _repack(self, size: np.ndarray, changed: Set[int]) -> None:
         """Make new buffers without gaps, and copy the contents of the slots that do not change."""
         start = np.cumsum(size) - size
         room = full_size(size)
         capacity = max(min(room + room // 8 if self._buffers else room, self._limit), int(size.sum()), 1)
-        buffers = self._allocate(capacity)
+        made = self._context.allocate(
+            (self._context.moderngl.buffer(reserve=capacity * item_size) for item_size in self._item_sizes.values()),
+            f"scenes with {capacity:,} items",
+            "keep fewer scenes resident, or choose renderer='embree'",
+        )
+        buffers = dict(zip(self._item_sizes, made, strict=True))
         for name, old in self._buffers.items():
             for slot in set(np.flatnonzero(size).tolist()) - changed:
                 read, write, nbytes = (int(n[slot]) * self._item_sizes[name] for n in (self.start, start, size))
@@ -155,24 +122,6 @@ class SlotHeap:
         self.size = size
         self.capacity = capacity
         self.layout += 1
-
-    def _allocate(self, capacity: int) -> dict[str, moderngl.Buffer]:
-        """Allocate buffers for ``capacity`` items; on an error none of them is kept."""
-        buffers: dict[str, moderngl.Buffer] = {}
-        try:
-            for name, item_size in self._item_sizes.items():
-                buffers[name] = self._context.moderngl.buffer(reserve=capacity * item_size)
-            self._context.check("making room for scenes")
-        except Exception as error:  # ModernGL raises its own
-            for buffer in buffers.values():
-                buffer.release()
-            if isinstance(error, RuntimeError):
-                raise
-            raise RuntimeError(
-                f"{self._context.device} has no memory for {capacity:,} items ({error}): keep fewer scenes resident, "
-                "or choose renderer='embree'"
-            ) from error
-        return buffers
 
 
 class Uploads:

@@ -83,13 +83,6 @@ class SceneMirror:
         """[K] int64: the first material of every slot."""
         return self._heaps["materials"].start
 
-    @property
-    def nbytes(self) -> int:
-        """The size on the device, in bytes."""
-        heaps = self._heaps.values()
-        textures = self._textures.values()
-        return sum(heap.nbytes for heap in heaps) + sum(mirror.nbytes for mirror in textures)
-
     def sync(self, context: Context, slots: np.ndarray) -> None:
         """Update the device: visible slots at once, other slots a part at a time.
 

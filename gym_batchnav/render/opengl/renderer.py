@@ -67,16 +67,6 @@ class OpenGLRenderer:
         return shared_context().device
 
     @property
-    def nbytes(self) -> int:
-        """The size on the device in bytes of the scenes and their draw commands, without the targets' pictures.
-
-        It is 0 before the first view is drawn and after the renderer is closed.
-        """
-        mirrors = [mirror.nbytes for mirror in (self._scenes, self._body_scenes) if mirror is not None]
-        pipelines = [one.culler.nbytes for one in (self._pipeline, self._body_pipeline) if one is not None]
-        return sum(mirrors) + sum(pipelines)
-
-    @property
     def pipeline(self) -> Pipeline:
         """The device objects that targets share, made at the first call.
 

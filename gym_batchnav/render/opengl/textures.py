@@ -52,12 +52,6 @@ class TextureMirror:
         """The number of pages."""
         return len(self._pages)
 
-    @property
-    def nbytes(self) -> int:
-        """The size on the device in bytes, of all levels and the table."""
-        texels = sum((self.size >> level) ** 2 for level in range(self.size.bit_length()))
-        return 4 * self._capacity * texels * bool(self._pages) + (self._table.size if self._table is not None else 0)
-
     def follow(self, context: Context, uploads: Uploads, materials: SlotHeap) -> None:
         """Update all slots; to be called only when the slots or the places of materials have changed.
 
@@ -123,7 +117,11 @@ class TextureMirror:
         capacity = max(min(room + room // 8 if self._pages else room, limit), 1)
         fulls, rest = divmod(capacity, self.page_layers)
         depths = [self.page_layers] * fulls + [rest] * (rest > 0)
-        pages = self._allocate(context, depths)
+        pages = context.allocate(
+            (context.srgb_texture_array(self.size, depth) for depth in depths),
+            f"textures of {self.size} pixels",
+            "pass a smaller texture_size=, or keep fewer scenes resident",
+        )
         kept = np.concatenate(self._layers)
         for source, target, count in runs(kept, self.page_layers):
             (from_page, first), (to_page, to_first) = divmod(source, self.page_layers), divmod(target, self.page_layers)
@@ -134,24 +132,6 @@ class TextureMirror:
             page.release()
         self._pages = pages
         self._capacity = capacity
-
-    def _allocate(self, context: Context, depths: list[int]) -> list[moderngl.TextureArray]:
-        """Allocate pages with the given numbers of layers; on an error none of them is kept."""
-        pages: list[moderngl.TextureArray] = []
-        try:
-            for depth in depths:
-                pages.append(context.srgb_texture_array(self.size, depth))
-            context.check("making room for textures")
-        except Exception as error:  # ModernGL raises its own
-            for page in pages:
-                page.release()
-            if isinstance(error, RuntimeError):
-                raise
-            raise RuntimeError(
-                f"{context.device} has no memory for textures of {self.size} pixels ({error}): pass a smaller "
-                "texture_size=, or keep fewer scenes resident"
-            ) from error
-        return pages
 
     def _write_table(self, context: Context, materials: SlotHeap) -> None:
         """Write the table of the layers of all materials of all slots, -1 for none."""

@@ -136,14 +136,6 @@ class WarpRenderer:
         self._tables: dict[tuple[SceneLibrary, bool, int, bool], _Table] = {}
         self._closed = False
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of scenes on an NVIDIA device, without their trees; 0 on the processor, which uses main memory."""
-        if not self.warp_device.is_cuda:
-            return 0
-        arrays = [array for shape in self._shapes.values() for array in _arrays_of(shape)]
-        return sum(array.capacity for array in arrays)
-
     def target(
         self,
         camera: Camera,
@@ -416,9 +408,3 @@ def _empty(sensor: str, shape: tuple[int, ...], device: Any, pinned: bool = Fals
 def _with_channels(picture: Any) -> Any:
     """Return pictures with an axis for channels."""
     return picture if picture.ndim == 4 else picture[..., None]
-
-
-def _arrays_of(shape: _Shape) -> list[wp.array]:
-    """Return the arrays of a scene on the device."""
-    arrays = [shape.mesh.points, shape.mesh.indices, shape.objects, shape.single_sided, shape.faces, shape.corners]
-    return arrays + [array for surface in shape.surfaces.values() for array in surface[:3]]
