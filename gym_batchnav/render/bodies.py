@@ -59,7 +59,7 @@ class BodyViews:
                     f"bodies.{name} has values from {values.min()} to {values.max()}, not 0 to {limit - 1}"
                 )
         if (np.diff(self.view) < 0).any():
-            raise ValueError("bodies.view must ascend")
+            raise ValueError("bodies.view is not in ascending order: sort the rows by view")
         if self.pose.shape != (count, 4, 4) or self.pose.dtype != np.float32:
             raise ValueError(f"bodies.pose is {self.pose.dtype} {self.pose.shape}: pass float32 ({count}, 4, 4)")
         if self.object_id.shape != (count,) or self.object_id.dtype != np.int32:

@@ -99,6 +99,8 @@ class Target:
         bodies = self._check(slots, views, bodies)
         # Always copies: kernels would be compiled again for arrays that are read-only or not contiguous.
         slots = np.array(slots, np.int64, order="C")
+        for slot in np.flatnonzero(np.bincount(slots)).tolist():
+            self._renderer.library.scene(slot)  # raises an error for an empty slot
         views = np.array(views, np.float32, order="C")
         self._in_flight.append(self._drawing.begin(slots, views, bodies))
 

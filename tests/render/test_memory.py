@@ -15,6 +15,7 @@ from rays import AHEAD
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.render.api import make_renderer
+from gym_batchnav.render.embree.device import RayTree
 from gym_batchnav.render.embree.renderer import EmbreeRenderer
 
 SMALL = Camera(8, 8)
@@ -91,7 +92,7 @@ def test_a_begin_of_any_target_frees_what_has_left(empty):
     closed.close()
     for each in (target, idle):
         each.render(np.ones(1, np.int32), AHEAD)
-    tree = weakref.ref(library.prepared(1, renderer.tree_key(cull=False)))
+    tree = weakref.ref(next(made for made in library._prepared[1].values() if isinstance(made, RayTree)))
     library.put(1, None if empty else scene(4))
     target.render(np.zeros(1, np.int32), AHEAD)
     gc.collect()

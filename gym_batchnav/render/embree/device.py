@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from numba import carray, cfunc, types
 
-from gym_batchnav.render.embree.masks import alpha_filter
 from gym_batchnav.render.embree.packet import pointer
 from gym_batchnav.render.records import check_triangles, is_masked
 from gym_batchnav.scene.categories import SemanticIds
@@ -73,11 +72,6 @@ class Embree:
         function = getattr(self._library, f"rtcIntersect{self.num_rays}")
         self.intersect = ctypes.cast(function, ctypes.c_void_p).value or 0
         _release_with(self, self._library.rtcReleaseDevice, self._device)
-
-    @property
-    def alpha_filter(self) -> int:
-        """Address of the filter that is called for hits of masked triangles; it is compiled when first needed."""
-        return int(alpha_filter().address)
 
     def build_tree(self, scene: Scene, cull: bool, semantic_ids: SemanticIds | None = None) -> RayTree:
         """Build the tree of a scene's triangles.

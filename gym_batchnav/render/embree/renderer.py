@@ -16,6 +16,7 @@ from gym_batchnav.render.api import SENSOR_FORMATS, empty_pictures, needs_ray_ta
 from gym_batchnav.render.bodies import BodyViews, body_spheres
 from gym_batchnav.render.embree.bodies import Bodies
 from gym_batchnav.render.embree.device import TreePreparer, shared_embree
+from gym_batchnav.render.embree.masks import alpha_filter
 from gym_batchnav.render.embree.trace import SLOT, Output, Rays, Shading, Tracer, Views, draw
 from gym_batchnav.render.optics import brightness, camera_optics, light_directions, ray_table
 from gym_batchnav.render.records import SurfacePreparer
@@ -73,10 +74,6 @@ class EmbreeRenderer:
         check_target(sensors, num_views, buffers)
         check_main_memory(device, "Embree")
         return Target(self, _EmbreeDrawing(self, camera, sensors, num_views, buffers), num_views, buffers)
-
-    def tree_key(self, cull: bool) -> int:
-        """Return the library's key of the ray trees."""
-        return self._preparations.keys(self.library, self._tree_preparer(self.library, cull))[0]
 
     def slot_table(self, library: SceneLibrary, cull: bool, size: int, masked_only: bool) -> SlotTable:
         """Return the table of slots that kernels read, shared by targets with the same requirements.
@@ -168,12 +165,6 @@ class SlotTable:
         self._records = []
         self.table = np.zeros_like(self.table)
 
-    def check_filled(self, slots: np.ndarray) -> None:
-        """Raise ValueError if any of the slots [n] is empty."""
-        empty = self.table["tree"][slots] == 0
-        if empty.any():
-            raise ValueError(f"slot {np.asarray(slots)[empty][0]} of the scene library is empty: load a scene into it")
-
 
 class _EmbreeDrawing(Drawing):
     """The Embree renderer's part of a target."""
@@ -195,7 +186,6 @@ class _EmbreeDrawing(Drawing):
     @override
     def begin(self, slots: np.ndarray, views: np.ndarray, bodies: BodyViews) -> dict[str, np.ndarray]:
         self._renderer.sync()
-        self._slots.check_filled(slots)
         pictures = {sensor: picture[: len(slots)] for sensor, picture in self._sets[self._next_set].items()}
         self._draw(slots, views, bodies, pictures)
         self._next_set = (self._next_set + 1) % len(self._sets)
@@ -224,7 +214,7 @@ class _EmbreeDrawing(Drawing):
             set_num_threads(1 if few else threads)
             try:
                 masked = self._slots.masked or (self._bodies is not None and self._bodies.masked)
-                tracer = Tracer(embree.intersect, embree.num_rays, embree.alpha_filter if masked else 0)
+                tracer = Tracer(embree.intersect, embree.num_rays, int(alpha_filter().address) if masked else 0)
                 moving = None if self._bodies is None else self._moving(bodies, len(slots), self._bodies.table)
                 shading = self._shading if masked or "rgb" in pictures else None
                 drawn = Views(self._slots.table, slots, order, views, light_directions(views))

@@ -18,10 +18,7 @@ import numpy as np
 
 from gym_batchnav.render.api import is_software, opengl_remedy
 from gym_batchnav.render.opengl.current import CurrentContext
-from gym_batchnav.render.opengl.devices import (
-    choose_device,
-    egl_devices,
-)
+from gym_batchnav.render.opengl.devices import choose_device, egl_devices
 from gym_batchnav.system.process import claim_process
 
 _GL_TEXTURE_2D = 0x0DE1
@@ -62,8 +59,11 @@ class Context:
         self._lock = threading.RLock()
         self._current = CurrentContext()
         self._depth = 0  # number of nested entries
-        with self._current.kept():
+        self._current.save()
+        try:
             self._create()
+        finally:
+            self._current.restore()
 
     def _create(self) -> None:
         """Make the context and query its capabilities."""

@@ -7,9 +7,7 @@ thread could not draw. Its backends for Windows, macOS and GLX restore the conte
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 from gym_batchnav.render.opengl.devices import load_egl
 
@@ -19,31 +17,13 @@ _EGL_OPENGL_API = 0x30A2
 _EGL_BAD_CONTEXT = 0x3006
 
 
-class _Saved(NamedTuple):
-    """Addresses of an EGL context, its display and its surfaces."""
-
-    display: int
-    draw: int
-    read: int
-    context: int
-
-
 class CurrentContext:
     """The thread's current EGL context, to save and restore; without EGL nothing happens."""
 
     def __init__(self) -> None:
         self._egl = _declared_egl()
-        self._saved: _Saved | None = None
+        self._saved: tuple[int, ...] | None = None  # addresses of its display, surfaces and context
         self._own: int | None = None
-
-    @contextmanager
-    def kept(self) -> Iterator[None]:
-        """Save the current context, run a block and restore the context."""
-        self.save()
-        try:
-            yield
-        finally:
-            self.restore()
 
     def remember(self) -> None:
         """Remember the current context as our own; 0 if it is not an EGL context."""
@@ -59,7 +39,7 @@ class CurrentContext:
         self._saved = None
         if context and context != self._own:
             surfaces = egl.eglGetCurrentSurface(_EGL_DRAW), egl.eglGetCurrentSurface(_EGL_READ)
-            self._saved = _Saved(egl.eglGetCurrentDisplay(), *surfaces, context)
+            self._saved = (egl.eglGetCurrentDisplay(), *surfaces, context)
 
     def check(self) -> None:
         """Raise RuntimeError unless our own context is current, since OpenGL calls would go to another or to none."""

@@ -91,17 +91,13 @@ class SceneMirror:
             slots: [N] int64, the slot of every view.
 
         Raises:
-            ValueError: If a view refers to an empty slot.
             RuntimeError: If the scenes exceed the capacity of the device.
         """
-        seen = np.flatnonzero(np.bincount(slots)).tolist()
-        for slot in seen:
-            self._library.scene(slot)  # raises an error for an empty slot
         if self._generation != self._library.generation:
             generation = self._library.generation
             self._follow(context)
             self._generation = generation
-        self._uploads.finish(seen)
+        self._uploads.finish(np.flatnonzero(np.bincount(slots)).tolist())
         self._uploads.advance(UPLOAD_BYTES)
 
     def _follow(self, context: Context) -> None:

@@ -211,8 +211,8 @@ class OpenGLDrawing(Drawing):
         by_slot = np.argsort(records["offsets"][:, 1], kind="stable")  # so that a pass draws the chunks of few slots
         records = records[by_slot]
         planes = frustum_planes(camera, matrices[by_slot], self._far)
+        objects.views.write(records).bind_to_storage_buffer(0)
         for first, last in passes(pipeline.scenes, records["offsets"][:, 1]):
-            objects.views.write(records).bind_to_storage_buffer(0)
             draws = pipeline.culler.cull(pipeline.scenes, records, planes, first, last)
             pipeline.scenes.buffer("triangles").bind_to_storage_buffer(1)
             pipeline.scenes.buffer("materials").bind_to_storage_buffer(2)

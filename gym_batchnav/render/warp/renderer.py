@@ -172,10 +172,9 @@ class WarpRenderer:
             shapes = [self._shape(library, slot, cull, geometry) for slot in range(library.num_slots)]
             rows = [self._row(shape, cull, size, library.prepared(slot, surface)) for slot, shape in enumerate(shapes)]
             slots = wp.array(rows, dtype=kernels.Slot, device=self.warp_device)
-            filled = np.array([shape is not None for shape in shapes])
             bounds = np.stack([np.zeros((2, 3)) if shape is None else shape.geometry.bounds for shape in shapes])
-            table = _Table(library.generation, slots, filled, body_spheres(bounds), shapes)
-            # Tables of before would keep scenes that have left.
+            table = _Table(library.generation, slots, body_spheres(bounds), shapes)
+            # Older tables would keep scenes that have left.
             current = {one: held for one, held in self._tables.items() if held.generation == one[0].generation}
             self._tables = {**current, key: table}
         return table
@@ -250,7 +249,6 @@ class _Table:
 
     generation: int  # of the library
     slots: wp.array  # [K] kernels.Slot
-    filled: np.ndarray  # [K] bool
     spheres: np.ndarray  # [K, 4] float32, bounding spheres
     keeps_alive: list[_Shape | None]
 
@@ -332,9 +330,6 @@ class _WarpDrawing(Drawing):
         renderer = self._renderer
         camera = self._camera
         scenes = self._table(renderer.library)
-        if not scenes.filled[slots].all():
-            empty = np.asarray(slots)[~scenes.filled[slots]][0]
-            raise ValueError(f"slot {empty} of the scene library is empty: load a scene into it")
         shapes = scenes
         moving = kernels.Bodies()
         if renderer.bodies is not None:
