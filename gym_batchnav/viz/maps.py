@@ -77,7 +77,13 @@ def navmesh_map(
 
 
 def scene_map(
-    renderer: Renderer, scene: Scene, slot: int, size: int = 768, floor: float = 0.0, cut: float = CUT
+    renderer: Renderer,
+    scene: Scene,
+    slot: int,
+    size: int = 768,
+    floor: float = 0.0,
+    cut: float = CUT,
+    axes: tuple[Axis, Axis] = FROM_ABOVE,
 ) -> TopDownMap:
     """Draw a scene from above, as ``draw_for_people`` does, cut at ``cut`` metres above the floor.
 
@@ -88,19 +94,22 @@ def scene_map(
         size: Pixels along the longer side.
         floor: Height of the floor, metres.
         cut: Metres above the floor; a lower ceiling would hide the room, see ``visible_floor_and_cut``.
+        axes: Other directions than from above, as those of the map; ``floor`` and ``cut`` are then measured towards the
+            viewer.
     """
-    canvas = _canvas(scene.vertices, size, _AROUND)
+    right, down = np.array(axes)
+    back = np.cross(right, -down)  # towards the viewer
+    canvas = _canvas(scene.vertices, size, _AROUND, axes)
     height, width = canvas.picture.shape[:2]
-    extent = width / canvas.pixels_per_metre
-    # A narrow lens far above makes nearly parallel rays; its near plane cuts the ceiling away.
-    distance = extent / 2 / np.tan(np.radians(_LENS_DEG) / 2)
+    middle = np.array(canvas.origin) + np.array([width, height]) / 2 / canvas.pixels_per_metre
+    # A narrow lens far away makes nearly parallel rays; its near plane cuts away what would hide the rest.
+    distance = width / canvas.pixels_per_metre / 2 / np.tan(np.radians(_LENS_DEG) / 2)
     near = max(distance - cut, distance / 10)
     camera = Camera(width=width, height=height, hfov_deg=_LENS_DEG, near=near, max_depth=2 * distance)
-    centre_x, centre_z = np.array(canvas.origin) + np.array([width, height]) / 2 / canvas.pixels_per_metre
-    view = np.array(
-        [[1, 0, 0, -centre_x], [0, 0, -1, centre_z], [0, 1, 0, -(floor + distance)], [0, 0, 0, 1]], np.float32
-    )
-    (picture,) = draw_for_people(renderer, camera, np.array([slot]), view[None], sky=BACKGROUND)
+    view = np.eye(4)
+    view[:3, :3] = right, -down, back
+    view[:3, 3] = -view[:3, :3] @ (middle[0] * right + middle[1] * down + (floor + distance) * back)
+    (picture,) = draw_for_people(renderer, camera, np.array([slot]), view[None].astype(np.float32), sky=BACKGROUND)
     return replace(canvas, picture=picture)
 
 
@@ -143,19 +152,8 @@ def section_map(
     """
     points = np.concatenate([np.asarray(path, np.float64) for path in paths])
     axes = _FROM_SOUTH if np.ptp(points[:, 0]) >= np.ptp(points[:, 2]) else _FROM_EAST
-    right, down = np.array(axes)
-    back = np.cross(right, -down)  # towards the viewer
-    canvas = _canvas(scene.vertices, size, _AROUND, axes)
-    height, width = canvas.picture.shape[:2]
-    middle = np.array(canvas.origin) + np.array([width, height]) / 2 / canvas.pixels_per_metre
-    distance = width / canvas.pixels_per_metre / 2 / np.tan(np.radians(_LENS_DEG) / 2)
-    eye = middle[0] * right + middle[1] * down + ((points @ back).max() + _BEFORE + distance) * back
-    camera = Camera(width=width, height=height, hfov_deg=_LENS_DEG, near=distance, max_depth=2 * distance)
-    view = np.eye(4)
-    view[:3, :3] = right, -down, back
-    view[:3, 3] = -view[:3, :3] @ eye
-    (picture,) = draw_for_people(renderer, camera, np.array([slot]), view[None].astype(np.float32), sky=BACKGROUND)
-    return replace(canvas, picture=picture)
+    plane = (points @ np.cross(axes[0], np.negative(axes[1]))).max() + _BEFORE
+    return scene_map(renderer, scene, slot, size, plane, 0.0, axes)
 
 
 def draw_outline(top_down: TopDownMap, navmesh: NavMesh) -> TopDownMap:
@@ -302,8 +300,7 @@ def _canvas(vertices: np.ndarray, size: int, margin: float, axes: tuple[Axis, Ax
     extent = high - low
     scale = size / float(extent.max())
     width, height = (max(1, round(float(length) * scale)) for length in extent)
-    picture = np.empty((height, width, 3), np.uint8)
-    picture[:] = BACKGROUND
+    picture = np.full((height, width, 3), BACKGROUND, np.uint8)
     return TopDownMap(picture, (float(low[0]), float(low[1])), scale, axes=axes)
 
 

@@ -99,8 +99,7 @@ def mosaic(pictures: np.ndarray, columns: int | None = None, gap: int = 2) -> np
     count, height, width, _ = pictures.shape
     columns = columns or int(np.ceil(np.sqrt(count * height / width)))
     rows = -(-count // columns)
-    sheet = np.empty((rows * (height + gap) + gap, columns * (width + gap) + gap, 3), np.uint8)
-    sheet[:] = BACKGROUND
+    sheet = np.full((rows * (height + gap) + gap, columns * (width + gap) + gap, 3), BACKGROUND, np.uint8)
     for index, picture in enumerate(pictures):
         top = gap + (index // columns) * (height + gap)
         left = gap + (index % columns) * (width + gap)
@@ -112,8 +111,7 @@ def side_by_side(pictures: Sequence[np.ndarray], gap: int = 8) -> np.ndarray:
     """Arrange images of any size in a row, aligned at the top."""
     height = max(picture.shape[0] for picture in pictures)
     width = sum(picture.shape[1] for picture in pictures) + gap * (len(pictures) - 1)
-    sheet = np.empty((height, width, 3), np.uint8)
-    sheet[:] = BACKGROUND
+    sheet = np.full((height, width, 3), BACKGROUND, np.uint8)
     left = 0
     for picture in pictures:
         sheet[: picture.shape[0], left : left + picture.shape[1]] = picture
@@ -129,8 +127,7 @@ def stacked(pictures: Sequence[np.ndarray], gap: int = 8) -> np.ndarray:
 def on_square(picture: np.ndarray, side: int) -> np.ndarray:
     """Centre an image on a square of the background colour; what reaches beyond is cut off."""
     height, width = (min(side, length) for length in picture.shape[:2])
-    square = np.empty((side, side, 3), np.uint8)
-    square[:] = BACKGROUND
+    square = np.full((side, side, 3), BACKGROUND, np.uint8)
     top = (side - height) // 2
     left = (side - width) // 2
     square[top : top + height, left : left + width] = picture[:height, :width]
