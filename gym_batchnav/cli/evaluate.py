@@ -11,8 +11,7 @@ import typer
 from rich.console import Console
 
 from gym_batchnav.cli.evaluate_tables import print_tables, stop_hint, tables
-from gym_batchnav.cli.extras import train_extra
-from gym_batchnav.cli.flags import RayAddress, check_one_division, listed, refuse_options
+from gym_batchnav.cli.flags import RayAddress, check_one_division, listed, refuse_options, train_extra
 from gym_batchnav.system.nested import finite
 from gym_batchnav.system.parts import Part
 from gym_batchnav.system.storage import make_folder

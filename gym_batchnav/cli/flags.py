@@ -1,11 +1,15 @@
-"""Options that several commands share, and the checks of options that exclude each other."""
+"""What several commands share: options, checks of options that exclude each other, and the imports for training."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
+
+from gym_batchnav.system.extras import needs_extra
 
 RayAddress = Annotated[
     str | None,
@@ -38,3 +42,18 @@ def refuse_options(context: typer.Context, allowed: Sequence[str], why: str) -> 
 def listed(text: str) -> tuple[str, ...]:
     """Return the names in a list that commas separate."""
     return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+@contextmanager
+def train_extra() -> Iterator[None]:
+    """Wrap the imports of ``gym_batchnav.train``.
+
+    OpenMP reads its settings when torch or Numba loads it. By default its threads spin while they wait, which made
+    training with two threads up to twenty times slower when another process occupied a core.
+
+    Raises:
+        MissingExtraError: A package of the extra ``[train]`` is not installed.
+    """
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    with needs_extra("train", "this command"):
+        yield

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
-from gym_batchnav.cli.extras import train_extra
+from gym_batchnav.cli.flags import train_extra
 from gym_batchnav.cli.interruption import INTERRUPTED, Interruption
 from gym_batchnav.system.code import PACKAGE
 from gym_batchnav.system.extras import MissingExtraError, install_command

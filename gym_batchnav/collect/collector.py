@@ -195,25 +195,22 @@ def collect(
                      run.seconds, run.peak_bytes, run.spilled_bytes)  # fmt: skip
 
 
+@dataclass
 class _Run:
     """The running of groups of shards, and what it has counted."""
 
-    def __init__(
-        self, root: Path, style: Format, info: DatasetInfo, agent: Agent, num_envs: int, workers: int,
-        progress: Progress | None,
-    ) -> None:  # fmt: skip
-        self.root = root
-        self.style = style
-        self.info = info
-        self.agent = agent
-        self.num_envs = num_envs
-        self.workers = workers
-        self.progress = progress
-        self.num_episodes = 0
-        self.num_frames = 0
-        self.seconds = 0.0
-        self.peak_bytes = 0
-        self.spilled_bytes = 0
+    root: Path
+    style: Format
+    info: DatasetInfo
+    agent: Agent
+    num_envs: int
+    workers: int
+    progress: Progress | None
+    num_episodes: int = 0
+    num_frames: int = 0
+    seconds: float = 0.0
+    peak_bytes: int = 0
+    spilled_bytes: int = 0
 
     def collect(self, shards: list[Shard], sources: Mapping[str, SceneSource], keywords: Mapping[str, Any]) -> None:
         """Collect shards of scenes that fit into memory together."""

@@ -9,6 +9,7 @@ import numpy as np
 from gym_batchnav.scene.files import SceneFiles
 
 Z_UP = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, -1.0, 0.0]])
+UP_ROTATIONS = {"y": np.eye(3), "z": Z_UP}  # by the axis that they turn to y
 _SPECIFIED = {".glb": "y", ".gltf": "y", ".xml": "z"}  # up axes of formats that specify it, and metres
 _USUAL_UP = {".obj": "y"}  # z for other formats
 _BLOCK = 2**18  # triangles processed at once, which limits memory
@@ -91,8 +92,7 @@ def _rotation(
 ) -> tuple[np.ndarray, str]:
     """Return the rotation [3, 3] of the up axis to y, and the name of the up axis or of the file that states it."""
     if up == "auto" and stated is not None:
-        known = {"y": np.eye(3), "z": Z_UP}
-        called = [axis for axis, matrix in known.items() if np.array_equal(matrix, stated.rotation)]
+        called = [axis for axis, matrix in UP_ROTATIONS.items() if np.array_equal(matrix, stated.rotation)]
         return stated.rotation, called[0] if called else stated.name
     if up == "auto":
         suffix = files.path.suffix.lower()
@@ -101,7 +101,7 @@ def _rotation(
             _warn_of_its_side(files, vertices, triangles, up)
         else:
             up = _guess_up(files, vertices, triangles, _USUAL_UP.get(suffix, "z"))
-    return (Z_UP if up == "z" else np.eye(3)), up
+    return UP_ROTATIONS[up], up
 
 
 def _warn_of_its_side(files: SceneFiles, vertices: np.ndarray, triangles: np.ndarray, up: str) -> None:

@@ -37,9 +37,6 @@ _SETTINGS = {
     "radius": "agent_radius", "height": "agent_height", "climb": "agent_max_climb", "slope": "agent_max_slope_deg",
 }  # fmt: skip
 
-# Rotations that turn up to y.
-_UP = {"y": np.eye(3), "z": np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, -1.0, 0.0]])}
-
 
 def agent_settings(text: str | None) -> NavMeshSettings | None:
     """Return the navmesh settings of an option such as ``"radius=0.2,climb=0.3"``; None for None.
@@ -81,13 +78,14 @@ def with_frame(source: SceneSource, cache: DiskCache, up: str | None, scale: flo
 def stage_config_hint(scene: Scene) -> str:
     """Return a sentence that explains how to make environments read the file with the same up and scale."""
     from gym_batchnav.scene.files import SceneFiles
+    from gym_batchnav.scene.frame import UP_ROTATIONS
     from gym_batchnav.scene.habitat.config import read_stage_config
 
     path = Path(str(scene.metadata["path"]))
     up = str(scene.metadata["up"])
     # If a configuration rotates the file in another way, the metadata contains the name of the configuration.
-    config = None if up in _UP else read_stage_config(SceneFiles(path))
-    rotation = _UP[up] if config is None else config.rotation
+    config = None if up in UP_ROTATIONS else read_stage_config(SceneFiles(path))
+    rotation = UP_ROTATIONS[up] if config is None else config.rotation
     kept = json.dumps(frame_attributes(rotation, np.broadcast_to(np.asarray(scene.metadata["scale"]), 3)))
     file = f"'{path.stem}.stage_config.json'"
     return f"to make environments read the file in the same way, put this into {file} next to it: {kept}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -97,9 +97,8 @@ class Textures:
             side = 0
         return self._once(("generated", texture, side), lambda: _png(pixels[..., :3]), "a procedural texture")
 
-    def _once(self, key: object, make: object, label: str) -> int:
+    def _once(self, key: object, make: Callable[[], bytes], label: str) -> int:
         if key not in self._images:
-            assert callable(make)
             self._images[key] = self._builder.add_image(make(), label)
         return self._images[key]
 

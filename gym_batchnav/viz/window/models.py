@@ -48,7 +48,7 @@ def scene_model(scene: Scene, navmesh: NavMesh) -> SceneModel:
 
 
 def is_overhead(scene: Scene, navmesh: NavMesh) -> np.ndarray:
-    """Return the triangles [T] bool that lie wholly above the cut through their storey; see ``viz.section_map``."""
+    """Return the triangles [T] bool that lie wholly above the cut of ``visible_floor_and_cut`` through their storey."""
     lowest = scene.vertices[scene.triangles, 1].min(axis=1)
     over = np.zeros(len(lowest), bool)
     floors = storeys(navmesh)
