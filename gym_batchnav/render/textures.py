@@ -17,20 +17,9 @@ from gym_batchnav.scene.scene import Materials, Scene
 from gym_batchnav.system.jit import ENTRY
 
 _ENCODE_STEPS = 8191  # enough that decoding and encoding restores each of the 256 values
-
-
-def _decoding_table() -> np.ndarray:
-    """Return the linear light of every sRGB byte [256] float32 (IEC 61966-2-1)."""
-    return srgb_to_linear(np.arange(256) / 255).astype(np.float32)
-
-
-def _encoding_table() -> np.ndarray:
-    """Return the sRGB bytes [_ENCODE_STEPS + 1] uint8 of evenly spaced values of linear light from 0 to 1."""
-    return np.rint(linear_to_srgb(np.arange(_ENCODE_STEPS + 1) / _ENCODE_STEPS) * 255).astype(np.uint8)
-
-
-SRGB_DECODE = _decoding_table()
-SRGB_ENCODE = _encoding_table()
+# Linear light of every sRGB byte (IEC 61966-2-1), and the bytes of evenly spaced linear light from 0 to 1.
+SRGB_DECODE = srgb_to_linear(np.arange(256) / 255).astype(np.float32)
+SRGB_ENCODE = np.rint(linear_to_srgb(np.arange(_ENCODE_STEPS + 1) / _ENCODE_STEPS) * 255).astype(np.uint8)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,7 +9,7 @@ from gym_batchnav.homes import generate_apartment
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.render.api import make_renderer
 from gym_batchnav.render.cost import resident_cost
-from gym_batchnav.render.opengl.prepare import TexturePreparer, prepare_mesh
+from gym_batchnav.render.opengl.prepare import MeshPreparer, TexturePreparer
 from gym_batchnav.scene import textures
 from gym_batchnav.scene.formats.gltf_document import count_gltf
 from gym_batchnav.scene.load import load_scene
@@ -35,7 +35,7 @@ def test_embree_takes_what_was_estimated(home):
 
 
 def test_opengl_takes_what_was_estimated(home):
-    device = prepare_mesh(home).device_nbytes + TexturePreparer(512, False)(home).device_nbytes
+    device = MeshPreparer()(home).device_nbytes + TexturePreparer(512, False)(home).device_nbytes
     cost = cost_of(home)
     assert device == pytest.approx(cost["gpu"], rel=0.1)
     assert cost["opengl"] == pytest.approx(home.nbytes + cost["gpu"], rel=0.1)

@@ -82,57 +82,48 @@ class MeshPreparer:
     semantic_ids: SemanticIds = field(default=SemanticIds())
 
     def __call__(self, scene: Scene) -> PreparedMesh:
-        """Prepare the geometry of one scene."""
-        return prepare_mesh(scene, self.semantic_ids.of_triangles(scene))
+        """Sort a scene's triangles into chunks of neighbours that are drawn alike.
 
+        Raises:
+            ValueError: A triangle refers to a vertex or a material that the scene does not have.
+        """
+        check_triangles(scene)
+        materials = scene.materials
+        kinds = 2 * (materials.alpha_mode == MASK) + materials.double_sided
+        chunks, classes = _chunks(scene.vertices[scene.triangles].mean(axis=1), kinds[scene.triangle_material])
+        order = np.concatenate([np.zeros(0, np.int64), *chunks])
+        counts = np.array([len(chunk) for chunk in chunks], np.int64)
+        firsts = np.cumsum(counts) - counts
 
-def prepare_mesh(scene: Scene, semantic: np.ndarray | None = None) -> PreparedMesh:
-    """Sort a scene's triangles into chunks of neighbours that are drawn alike.
+        # Vertices are sorted by their first use, so that a chunk reads neighbouring vertices.
+        used, first_use, inverse = np.unique(scene.triangles[order], return_index=True, return_inverse=True)
+        by_use = np.argsort(first_use)
+        rank = np.empty(len(used), np.uint32)
+        rank[by_use] = np.arange(len(used), dtype=np.uint32)
+        vertices = used[by_use]
+        positions = np.ascontiguousarray(scene.vertices[vertices], np.float32)
+        indices = rank[inverse].reshape(-1, 3)
 
-    Args:
-        scene: The scene.
-        semantic: [T] int32, what the sensor ``"semantic"`` draws; the ids of objects by default.
-
-    Raises:
-        ValueError: A triangle refers to a vertex or a material that the scene does not have.
-    """
-    check_triangles(scene)
-    materials = scene.materials
-    kinds = 2 * (materials.alpha_mode == MASK) + materials.double_sided
-    chunks, classes = _chunks(scene.vertices[scene.triangles].mean(axis=1), kinds[scene.triangle_material])
-    order = np.concatenate([np.zeros(0, np.int64), *chunks])
-    counts = np.array([len(chunk) for chunk in chunks], np.int64)
-    firsts = np.cumsum(counts) - counts
-
-    # Vertices are sorted by their first use, so that a chunk reads neighbouring vertices.
-    used, first_use, inverse = np.unique(scene.triangles[order], return_index=True, return_inverse=True)
-    by_use = np.argsort(first_use)
-    rank = np.empty(len(used), np.uint32)
-    rank[by_use] = np.arange(len(used), dtype=np.uint32)
-    vertices = used[by_use]
-    positions = np.ascontiguousarray(scene.vertices[vertices], np.float32)
-    indices = rank[inverse].reshape(-1, 3)
-
-    corners = positions[indices]
-    low = corners.min(axis=1)
-    high = corners.max(axis=1)
-    if len(chunks):
-        low = np.minimum.reduceat(low, firsts)
-        high = np.maximum.reduceat(high, firsts)
-    center = (low + high) / 2
-    # A margin, so that rounding never makes culling lose a triangle.
-    half = (high - low) / 2 + 1e-4 + 1e-6 * np.abs(center)
-    return PreparedMesh(
-        positions=positions,
-        attributes=_vertex_attributes(scene, vertices),
-        indices=indices,
-        triangles=_triangle_records(scene, order, corners, scene.triangle_object if semantic is None else semantic),
-        materials=material_records(scene),
-        chunk_first=firsts,
-        chunk_count=counts,
-        chunk_class=np.array(classes, np.int64),
-        chunk_bounds=np.hstack([center, half]).astype(np.float32),
-    )
+        corners = positions[indices]
+        low = corners.min(axis=1)
+        high = corners.max(axis=1)
+        if len(chunks):
+            low = np.minimum.reduceat(low, firsts)
+            high = np.maximum.reduceat(high, firsts)
+        center = (low + high) / 2
+        # A margin, so that rounding never makes culling lose a triangle.
+        half = (high - low) / 2 + 1e-4 + 1e-6 * np.abs(center)
+        return PreparedMesh(
+            positions=positions,
+            attributes=_vertex_attributes(scene, vertices),
+            indices=indices,
+            triangles=_triangle_records(scene, order, corners, self.semantic_ids.of_triangles(scene)),
+            materials=material_records(scene),
+            chunk_first=firsts,
+            chunk_count=counts,
+            chunk_class=np.array(classes, np.int64),
+            chunk_bounds=np.hstack([center, half]).astype(np.float32),
+        )
 
 
 @dataclass(frozen=True, slots=True)

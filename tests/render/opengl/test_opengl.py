@@ -177,7 +177,7 @@ def fine_room(seed, triangles=6000):
 
 def test_chunks_hold_every_triangle_once():
     scene = fine_room(1)
-    mesh = prepare.prepare_mesh(scene)
+    mesh = prepare.MeshPreparer()(scene)
     truth = sorted(map(bytes, scene.vertices[scene.triangles].astype("<f4")))
     assert sorted(map(bytes, mesh.positions[mesh.indices].astype("<f4"))) == truth
     assert mesh.chunk_count.sum() == len(scene.triangles)
