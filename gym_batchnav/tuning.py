@@ -35,10 +35,10 @@ COPIES = 4  # of the observations of a step: the renderer's ring, and those hand
 USABLE = 0.8  # share of the available memory
 NUM_LOADED = 4  # scenes that are loaded to learn what a set of scenes is like
 MIN_RUNS = 12
-MAX_RUNS = 600  # the newest count: fitting takes the cube of their number
-HOLDS = 0.95  # aimed at, so that 0.9 is reached on scenes that the runs do not have
-MIN_GROUPS = 3  # sets of scenes, to leave out one at a time
-FOLDS = 5
+MAX_RUNS = 600  # only the newest are used, since the time of fitting grows with the cube of their number
+HOLDS = 0.95  # share of promises kept on the scenes of the runs; on other scenes it is about 0.9
+MIN_GROUPS = 3  # sets of scenes from which on one set at a time is left out to test the model
+FOLDS = 5  # parts of the runs that are left out instead if there are fewer sets
 MAX_LOG_BYTES = 2**26
 
 

@@ -176,7 +176,7 @@ def _pictures(layout: RoomLayout, count: int) -> None:
 
 
 def scatter(layout: RoomLayout) -> None:
-    """Let a few things lie on the floor of a room and lay its dining table, or not."""
+    """Put a few things on the floor of a room and, in some rooms, tableware on its dining table."""
     things = _things(layout)
     count = int(layout.rng.integers(1 + min(4, round(layout.room.area / _AREA_EACH)), endpoint=True))
     for k in layout.rng.permutation(len(things))[:count]:

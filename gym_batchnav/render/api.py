@@ -315,9 +315,9 @@ def needs_ray_table(camera: Camera, sensors: Sequence[str]) -> bool:
 
 
 def ray_table_bytes(camera: Camera) -> tuple[int, int]:
-    """Return the main memory that a camera's table of rays takes, in bytes, and that its computation takes besides.
+    """Return the bytes of main memory that a camera's table of rays takes, and the least that its computation adds.
 
-    A ray has six float32, and a packet of 16 rays six more. The computation takes at least this much.
+    A ray has six float32, and a packet of 16 rays six more.
     """
     pixels = camera.width * camera.height
     return 24 * pixels + 24 * pixels // 16, (96 if camera.lens is None else 238) * pixels

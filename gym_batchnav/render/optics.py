@@ -78,7 +78,7 @@ class RayTable(NamedTuple):
     """The rays of a camera, in its own frame; both arrays cover whole packets of 4x4 pixels.
 
     The texture footprints of the pixels of a packet are computed from one pair of axes: how the direction of a ray
-    changes to the next pixel, on average over the packet. The origin takes its place if rays are parallel.
+    changes to the next pixel, on average over the packet; for parallel rays, how the origin changes.
     """
 
     # [4 h, 4 w, 6] float32: direction (right, up, ahead), origin (right, up) in metres, end of the ray

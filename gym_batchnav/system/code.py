@@ -44,9 +44,9 @@ def package_digest() -> str:
 
 
 def imported_by(files: Iterable[Path], late: bool = False, without: tuple[str, ...] = ()) -> list[Path]:
-    """Return modules and all modules of this package whose names they can read, sorted.
+    """Return modules and all modules of this package that they import, directly or through others, sorted.
 
-    Parent packages and imports for type checkers do not count, since a module reads no names from them.
+    Parent packages and imports for type checkers do not count: a module reads no names from them.
 
     Args:
         files: The modules.

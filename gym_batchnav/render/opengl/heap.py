@@ -13,7 +13,7 @@ PIECE_BYTES = 1 << 20  # limit of one write to the device
 
 
 def full_size(sizes: np.ndarray) -> int:
-    """Return the mean number of items in a filled slot, times the number of slots.
+    """Return the number of items if all slots were filled, each with the mean of those that are.
 
     Args:
         sizes: [K] int, items that every slot holds.
