@@ -87,8 +87,9 @@ class FrameBuffers:
 
     def give_back(self, frames: Frames) -> None:
         """Take back arrays that are not in use any more; any thread may call it."""
-        with self._lock:
-            self._free[len(next(iter(frames.values()), ()))].append(frames)
+        if frames:
+            with self._lock:
+                self._free[len(next(iter(frames.values())))].append(frames)
 
 
 @dataclass(slots=True)

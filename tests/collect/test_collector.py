@@ -225,6 +225,13 @@ def test_images_take_no_more_memory_or_disk_than_there_is(tmp_path, monkeypatch)
         buffers.take(64)
 
 
+def test_episodes_without_images_leave_no_buffers(tmp_path):
+    buffers = FrameBuffers({}, tmp_path, 0)
+    for _ in range(3):
+        buffers.give_back(buffers.take(64))
+    assert not any(buffers._free.values())
+
+
 def test_no_lock_stays(zarr_dataset):
     assert not (zarr_dataset / ".lock").exists()
 
