@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from typing import NamedTuple
 
 import numpy as np
@@ -90,10 +91,9 @@ def _visible_cubes(renderer: Renderer, views: np.ndarray, camera: Camera, navmes
     cell = max(_CELL, float(np.ptp(navmesh.floor_bounds, axis=0).max()) / 64)
     reach = _REACH * cell
     small = Camera(_PIXELS, _PIXELS, camera.hfov_deg, max_depth=reach, normalize_depth=False, depth_miss="zero")
-    target = renderer.target(small, ("depth",), num_views=_HEADINGS, buffers=1)
     slots = np.zeros(_HEADINGS, int)
-    batches = [target.render(slots, batch)["depth"].copy() for batch in views.reshape(-1, _HEADINGS, 4, 4)]
-    target.close()
+    with closing(renderer.target(small, ("depth",), num_views=_HEADINGS, buffers=1)) as target:
+        batches = [target.render(slots, batch)["depth"].copy() for batch in views.reshape(-1, _HEADINGS, 4, 4)]
     depth = np.concatenate(batches).reshape(len(views), -1).astype(np.float64)
     axis = ((np.arange(_PIXELS) + 0.5) / _PIXELS * 2 - 1) * small.tan_half_width
     rays = np.stack([*(grid.ravel() for grid in np.meshgrid(axis, -axis)), -np.ones(_PIXELS**2)], axis=1)

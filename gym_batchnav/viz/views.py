@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -50,17 +51,16 @@ def draw_for_people(
         camera, width=fine * camera.width, height=fine * camera.height, max_depth=_FAR, normalize_depth=False,
         depth_miss="zero",
     )  # fmt: skip
-    target = renderer.target(camera, ("rgb", "depth"), num_views=1, buffers=1)
     pictures = []
-    for slot, view in zip(slots, views, strict=True):  # one at a time, to limit memory
-        images = target.render(np.array([slot]), view[None])
-        depth = images["depth"][0, ..., 0]
-        shade = _shade(depth, camera)[..., None]
-        picture = np.where(depth[..., None] > 0, images["rgb"][0] * shade, sky)
-        height, width = depth.shape
-        picture = picture.reshape(height // fine, fine, width // fine, fine, 3).mean(axis=(1, 3))
-        pictures.append(np.round(picture).astype(np.uint8))
-    target.close()
+    with closing(renderer.target(camera, ("rgb", "depth"), num_views=1, buffers=1)) as target:
+        for slot, view in zip(slots, views, strict=True):  # one at a time, to limit memory
+            images = target.render(np.array([slot]), view[None])
+            depth = images["depth"][0, ..., 0]
+            shade = _shade(depth, camera)[..., None]
+            picture = np.where(depth[..., None] > 0, images["rgb"][0] * shade, sky)
+            height, width = depth.shape
+            picture = picture.reshape(height // fine, fine, width // fine, fine, 3).mean(axis=(1, 3))
+            pictures.append(np.round(picture).astype(np.uint8))
     return np.stack(pictures)
 
 
