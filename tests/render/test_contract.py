@@ -149,6 +149,14 @@ def test_where_nothing_is_hit_colour_and_object_are_zero(rendering):
     assert not images["rgb"].any() and not images["semantic"].any()
 
 
+def test_scenes_without_vertices_are_empty(rendering):
+    scene = scene_of(wall(2))
+    fields = ("vertices", "uvs", "colors", "triangles", "triangle_material", "triangle_object")
+    rows = {name: getattr(scene, name)[:0] for name in fields}
+    images = rendering(dataclasses.replace(scene, **rows)).target(SMALL, SENSORS).render(SLOT, AHEAD)
+    assert (images["depth"] == 100).all() and not images["rgb"].any() and not images["semantic"].any()
+
+
 def test_backs_are_culled_only_when_asked_and_single_sided(rendering):
     back = {"origin": (-50, -50, -2), "right": (0, 100, 0), "up": (100, 0, 0)}
     quads = (Quad(**back, double_sided=False), Quad(**back), wall(2.0, double_sided=False))

@@ -86,7 +86,7 @@ class GeometryPreparer:
             objects,
             single_sided.astype(np.uint8),
             is_masked(scene),
-            scene.bounds,
+            np.stack([points.min(axis=0), points.max(axis=0)]),
         )
 
 
