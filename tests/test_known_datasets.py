@@ -252,7 +252,7 @@ def test_damaged_archives_and_bombs_are_refused(tmp_path):
     with pytest.raises(ValueError, match="is damaged"):
         unpack(path, tmp_path)
     with zipfile.ZipFile(path, "w", zipfile.ZIP_LZMA) as archive:
-        archive.writestr("a", bytes(100))
+        archive.writestr("a", bytes(range(256)))
     content = bytearray(path.read_bytes())
     start = content.index(b"a", 30) + 1
     content[start + 9 : start + 20] = bytes([255] * 11)  # after the header of the stream
