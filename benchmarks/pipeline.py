@@ -24,7 +24,7 @@ from unittest.mock import patch
 import numpy as np
 
 from gym_batchnav.bench import machine
-from gym_batchnav.cli.extras import train_extra
+from gym_batchnav.cli.flags import train_extra
 from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.evaluation.agents import ShortestPathAgent
 from gym_batchnav.geometry import Camera

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gym_batchnav.cli.extras import train_extra
+from gym_batchnav.cli.flags import train_extra
 from gym_batchnav.evaluation.comparison import SMALL_HOMES
 
 DATA = Path(os.environ.get("GYM_BATCHNAV_TEST_DATA", Path(__file__).parents[2] / "shared"))

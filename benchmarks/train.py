@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gym_batchnav.cli.extras import train_extra
+from gym_batchnav.cli.flags import train_extra
 from gym_batchnav.library.rotation import SETTLE_STEPS
 
 MIN_FPS = 1500

@@ -240,4 +240,4 @@ class Culler:
 
 def _words(records: np.ndarray) -> np.ndarray:
     """Return a view of contiguous records [n, ...] as [n, words] uint32."""
-    return records.view(np.uint32).reshape(len(records), -1)
+    return records.view(np.uint32).reshape(len(records), records.itemsize // 4)
