@@ -135,7 +135,7 @@ def make_renderer(
     if choice.name == "opengl":
         from gym_batchnav.render.opengl import OpenGLRenderer
 
-        return OpenGLRenderer(library, semantic_ids=semantic_ids, bodies=bodies)
+        return OpenGLRenderer(library, semantic_ids, bodies)
     from gym_batchnav.render.embree.renderer import EmbreeRenderer
 
     return EmbreeRenderer(library, semantic_ids, bodies)

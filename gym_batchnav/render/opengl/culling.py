@@ -1,8 +1,6 @@
 """Culling: finds the chunks that are visible in each view, as indirect draw commands with one instance per view.
 
-The box around a chunk is tested against the planes of a view's frustum, on the processor or on the device. Rounding may
-make them disagree about a chunk that touches the border of the frustum. Such a chunk covers no pixel, so the pictures
-are identical.
+A compute shader tests the box around a chunk against the planes of a view's frustum.
 """
 
 from __future__ import annotations
@@ -15,8 +13,7 @@ import numpy as np
 from gym_batchnav.geometry import Camera
 from gym_batchnav.render.opengl import shaders
 from gym_batchnav.render.opengl.context import Context
-from gym_batchnav.render.opengl.cull import cull
-from gym_batchnav.render.opengl.mirror import DRAW_COMMAND, SceneMirror
+from gym_batchnav.render.opengl.mirror import SceneMirror
 from gym_batchnav.render.opengl.prepare import NUM_CLASSES
 
 MAX_INSTANCES = 1 << 20  # pairs of view and chunk per pass
@@ -124,33 +121,31 @@ def passes(scenes: SceneMirror, slots: np.ndarray) -> list[tuple[int, int]]:
 class Culler:
     """The commands and instances of a pass over consecutive views.
 
+    Every chunk of the slots from the first to the last of a pass is drawn, invisible ones without instances.
+
     Args:
         context: Entered, as for every method.
-        on_device: Whether a compute shader culls rather than a Numba kernel. It draws every chunk of the slots from the
-            first to the last of a pass, invisible ones without instances; the kernel makes no commands for those.
 
     Attributes:
         commands: DRAW_COMMAND.
         instances: INSTANCE_RECORD.
     """
 
-    def __init__(self, context: Context, on_device: bool) -> None:
+    def __init__(self, context: Context) -> None:
         self._context = context
         self._buffers = [GrowingBuffer(context) for _ in range(5)]
         self.commands, self.instances, self._planes, self._chunks, self._lists = self._buffers
         self._revision = -1  # of the chunks on the device
-        self._program = context.moderngl.compute_shader(shaders.with_defines(shaders.CULL)) if on_device else None
-        self._commands = np.zeros(0, DRAW_COMMAND)
-        self._instances = np.zeros(0, INSTANCE_RECORD)
+        self._program = context.moderngl.compute_shader(shaders.with_defines(shaders.CULL))
 
     def cull(
-        self, scenes: SceneMirror, records: np.ndarray, planes: np.ndarray, first: int, last: int
+        self, scenes: SceneMirror, slots: np.ndarray, planes: np.ndarray, first: int, last: int
     ) -> list[tuple[int, int]]:
         """Cull for the views from ``first`` up to but excluding ``last``, which are bound as storage buffer 0.
 
         Args:
             scenes: The chunks.
-            records: [N] VIEW_RECORD, the views, sorted by slot.
+            slots: [N] int, the slots of all views, ascending.
             planes: [N, 6, 4] float32, frustum planes of every view.
             first: First view of the pass.
             last: The view after the last view of the pass.
@@ -158,43 +153,6 @@ class Culler:
         Returns:
             The first command and the number of commands of every class of chunks.
         """
-        slots = records["offsets"][:, 1]
-        if self._program is not None:
-            return self._cull_on_device(self._program, scenes, slots, planes, first, last)
-        size = int(scenes.num_chunks[slots[first:last]].sum())
-        if len(self._instances) < size:
-            self._instances = np.empty(size, INSTANCE_RECORD)
-        if len(self._commands) < len(scenes.commands):
-            self._commands = np.empty(len(scenes.commands), DRAW_COMMAND)
-        view_start = first + np.searchsorted(slots[first:last], np.arange(len(scenes.num_chunks) + 1))
-        ends = np.zeros((NUM_CLASSES, 2), np.int64)
-        cull(
-            scenes.chunk_bounds,
-            scenes.chunk_triangle,
-            scenes.group_start,
-            _words(scenes.commands),
-            _words(records),
-            planes,
-            view_start,
-            _words(self._commands),
-            _words(self._instances),
-            ends,
-        )
-        starts = np.vstack([np.zeros((1, 2), np.int64), ends[:-1]])
-        self.commands.write(self._commands[: ends[-1, 0]])
-        self.instances.write(self._instances[: ends[-1, 1]])
-        return [(int(start), int(end - start)) for start, end in zip(starts[:, 0], ends[:, 0], strict=True)]
-
-    def _cull_on_device(
-        self,
-        program: moderngl.ComputeShader,
-        scenes: SceneMirror,
-        slots: np.ndarray,
-        planes: np.ndarray,
-        first: int,
-        last: int,
-    ) -> list[tuple[int, int]]:
-        """Cull by a compute shader, see ``cull``; ``slots`` [N] are those of the views."""
         num_slots = len(scenes.num_chunks)
         views_of_slot = np.bincount(slots[first:last], minlength=num_slots)
         room = np.repeat(np.tile(views_of_slot, NUM_CLASSES), np.diff(scenes.group_start))
@@ -207,13 +165,13 @@ class Culler:
         self._planes.write(planes).bind_to_storage_buffer(3)
         self._chunks.buffer.bind_to_storage_buffer(4)
         self._lists.buffer.bind_to_storage_buffer(5)
-        program["first_view"] = first
-        program["num_slots"] = num_slots
+        self._program["first_view"] = first
+        self._program["num_slots"] = num_slots
         most_chunks = int(scenes.num_chunks.max(initial=0))
         if most_chunks:
-            program.run(-(-most_chunks // 64), last - first)
+            self._program.run(-(-most_chunks // 64), last - first)
             self._context.moderngl.memory_barrier()
-        groups = np.arange(NUM_CLASSES)[:, None] * num_slots + [slots[first:last].min(), slots[first:last].max() + 1]
+        groups = np.arange(NUM_CLASSES)[:, None] * num_slots + [slots[first], slots[last - 1] + 1]
         return [(int(start), int(end - start)) for start, end in scenes.group_start[groups]]
 
     def _write_chunks(self, scenes: SceneMirror) -> None:
@@ -234,10 +192,4 @@ class Culler:
         """Release the memory; idempotent."""
         for buffer in self._buffers:
             buffer.release()
-        if self._program is not None:
-            self._program.release()
-
-
-def _words(records: np.ndarray) -> np.ndarray:
-    """Return a view of contiguous records [n, ...] as [n, words] uint32."""
-    return records.view(np.uint32).reshape(len(records), records.itemsize // 4)
+        self._program.release()

@@ -28,14 +28,12 @@ class Pipeline:
     Args:
         context: Entered, as for every method.
         scenes: The library's scenes on the device.
-        culling: ``"cpu"``, ``"gpu"`` or ``"auto"``: on the processor if the device is software.
     """
 
-    def __init__(self, context: Context, scenes: SceneMirror, culling: str) -> None:
+    def __init__(self, context: Context, scenes: SceneMirror) -> None:
         self.context = context
         self.scenes = scenes
-        on_gpu = culling == "gpu" or (culling == "auto" and not context.software)
-        self.culler = Culler(context, on_gpu)
+        self.culler = Culler(context)
         self._programs: dict[Kind, moderngl.Program] = {}
         self._arrays: dict[Kind, moderngl.VertexArray] = {}
         self._packers: dict[tuple[str, ...], moderngl.ComputeShader] = {}

@@ -18,8 +18,6 @@ from gym_batchnav.render.textures import texture_size
 from gym_batchnav.scene.categories import SemanticIds
 from gym_batchnav.system.process import Claim, claim_process
 
-CULLING = ("auto", "cpu", "gpu")
-
 
 class OpenGLRenderer:
     """A renderer of one library's scenes by OpenGL 4.3 or newer; see ``render.api.Renderer``.
@@ -29,31 +27,19 @@ class OpenGLRenderer:
 
     Args:
         library: The scenes.
-        culling: Where culling runs: ``"cpu"``, ``"gpu"``, or ``"auto"``: on the device,
-            unless the device is software.
         semantic_ids: What the sensor ``"semantic"`` draws; the ids of objects by default.
         bodies: The shapes of moving bodies, one per slot; None for none.
-
-    Raises:
-        ValueError: If ``culling`` is none of these.
     """
 
     name = "opengl"
 
     def __init__(
-        self,
-        library: SceneLibrary,
-        culling: str = "auto",
-        semantic_ids: SemanticIds | None = None,
-        bodies: SceneLibrary | None = None,
+        self, library: SceneLibrary, semantic_ids: SemanticIds | None = None, bodies: SceneLibrary | None = None
     ) -> None:
-        if culling not in CULLING:
-            raise ValueError(f"culling={culling!r}: choose one of {', '.join(map(repr, CULLING))}")
         self.library = library
         self.semantic_ids = semantic_ids or SemanticIds()
         self.bodies = bodies
         self.claim = Claim("this OpenGL renderer")
-        self._culling = culling
         self._scenes: SceneMirror | None = SceneMirror(library, self.semantic_ids)
         self._body_scenes = None if bodies is None else SceneMirror(bodies, SemanticIds())
         self._pipeline: Pipeline | None = None
@@ -77,7 +63,7 @@ class OpenGLRenderer:
         if self._pipeline is None:
             context = shared_context()
             with context:
-                self._pipeline = Pipeline(context, scenes, self._culling)
+                self._pipeline = Pipeline(context, scenes)
         return self._pipeline
 
     @property
@@ -87,7 +73,7 @@ class OpenGLRenderer:
         assert self._body_scenes is not None
         if self._body_pipeline is None:
             with context:
-                self._body_pipeline = Pipeline(context, self._body_scenes, self._culling)
+                self._body_pipeline = Pipeline(context, self._body_scenes)
         return self._body_pipeline
 
     def target(

@@ -212,8 +212,9 @@ class OpenGLDrawing(Drawing):
         records = records[by_slot]
         planes = frustum_planes(camera, matrices[by_slot], self._far)
         objects.views.write(records).bind_to_storage_buffer(0)
-        for first, last in passes(pipeline.scenes, records["offsets"][:, 1]):
-            draws = pipeline.culler.cull(pipeline.scenes, records, planes, first, last)
+        slots = records["offsets"][:, 1]
+        for first, last in passes(pipeline.scenes, slots):
+            draws = pipeline.culler.cull(pipeline.scenes, slots, planes, first, last)
             pipeline.scenes.buffer("triangles").bind_to_storage_buffer(1)
             pipeline.scenes.buffer("materials").bind_to_storage_buffer(2)
             textures.bind()

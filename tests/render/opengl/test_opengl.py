@@ -103,14 +103,13 @@ def test_depth_is_precise_without_clip_control(monkeypatch):
 # Batches, slots and pages
 
 
-@pytest.mark.parametrize("where", ["cpu", "gpu"])
-def test_more_views_than_a_framebuffer_holds(monkeypatch, where):
+def test_more_views_than_a_framebuffer_holds(monkeypatch):
     views = views_inside(37, seed=4)
     camera = Camera(32, 24, **METRES)
-    whole = draw(furnished_room(), views, camera=camera, culling=where)
+    whole = draw(furnished_room(), views, camera=camera)
     monkeypatch.setattr(target, "MAX_SIDE_SOFTWARE", 100)
     monkeypatch.setattr(target, "MAX_SIDE", 100)  # 3 x 4 tiles
-    with rendering(furnished_room(), culling=where) as renderer:
+    with rendering(furnished_room()) as renderer:
         paged = renderer.target(camera, ALL, 37, buffers=3)
         images = paged.render(np.zeros(37, int), views)
         fewer = paged.render(np.zeros(20, int), views[:20])
@@ -120,28 +119,12 @@ def test_more_views_than_a_framebuffer_holds(monkeypatch, where):
         np.testing.assert_array_equal(fewer[name], images[name][:20])
 
 
-@pytest.mark.parametrize("where", ["cpu", "gpu"])
-def test_passes_with_few_instances_change_nothing(monkeypatch, where):
+def test_passes_with_few_instances_change_nothing(monkeypatch):
     views = views_inside(10, seed=5)
-    whole = draw(box_room(), views, culling=where)
+    whole = draw(box_room(), views)
     monkeypatch.setattr(culling, "MAX_INSTANCES", 3)
-    for name, image in draw(box_room(), views, culling=where).items():
+    for name, image in draw(box_room(), views).items():
         np.testing.assert_array_equal(image, whole[name])
-
-
-@pytest.mark.parametrize("sensors", [("depth",), ("rgb", "semantic")], ids="-".join)
-def test_culling_on_the_device_gives_the_same_pictures_bit_for_bit(sensors):
-    scenes = [fine_room(seed) for seed in range(3)]
-    views = views_inside(40, seed=6)
-    slots = np.arange(40) % 3
-    images = []
-    for where in ("cpu", "gpu"):
-        with rendering(*scenes, culling=where) as renderer:
-            drawn = renderer.target(Camera(), sensors, 40)
-            drawn.render(slots[::-1].copy(), views)
-            images.append(drawn.render(slots, views))
-    for name in sensors:
-        np.testing.assert_array_equal(images[0][name], images[1][name])
 
 
 def test_a_sensor_reads_the_same_alone():
@@ -191,11 +174,6 @@ def test_chunks_hold_every_triangle_once():
     # Neighbours share a chunk: boxes of chunks are much smaller than the room.
     assert (np.diff(mesh.chunk_class) >= 0).all()
     assert np.median(mesh.chunk_bounds[:, 3:].max(axis=1)) < 0.3 * (ROOM[1] - ROOM[0]).max()
-
-
-def test_where_to_cull_is_checked_by_name():
-    with pytest.raises(ValueError, match="culling"):
-        OpenGLRenderer(SceneLibrary.from_scenes([box_room()]), culling="magic")
 
 
 def resident_bytes():
