@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -12,6 +12,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from gym_batchnav.cli.flags import listed, refuse_options
+
+if TYPE_CHECKING:
+    from gym_batchnav.episodes.samplers import ObjectEpisodes
 
 
 class TaskName(str, Enum):
@@ -32,25 +35,29 @@ def episodes(
     out: Annotated[Path, typer.Option(help="File to write: .json.gz or .json.")] = Path("episodes.json.gz"),
     task: Annotated[TaskName, typer.Option(help="Goals: points, or objects with view points.")] = TaskName.POINTNAV,
     categories: Annotated[
-        str, typer.Option(help="Categories of objects, separated by commas.")
+        str,
+        typer.Option(help="Categories of objects, separated by commas; retail_chair_b=chair for other names of them."),
     ] = "chair,bed,plant,toilet,tv,sofa",
     num_episodes: Annotated[int, typer.Option(help="Number of episodes per scene.", min=1)] = 1000,
     seed: Annotated[int, typer.Option(help="Random seed: the same seed gives the same episodes.", min=0)] = 0,
 ) -> None:
     """Sample episodes of scenes by the rules of Habitat's generator, or describe a file of episodes.
 
-    Pass the file to environments as episodes=, or put one of PointNav next to the scene's file under the scene's name.
-    Habitat's format has PointNav and ObjectNav episodes, but none for flying agents.
+    A scene that has no episodes is reported and left out. Pass the file to environments as episodes=, or put one of
+    PointNav next to the scene's file under the scene's name. Habitat's format has PointNav and ObjectNav episodes, but
+    none for flying agents.
 
     Example: gym-batchnav episodes home.glb --num-episodes 500 --out home.json.gz
 
     Example: gym-batchnav episodes apartments --task objectnav --out objects.json.gz
 
+    Example: gym-batchnav episodes shop.glb --task objectnav --categories bed,retail_chair_b=chair
+
     Example: gym-batchnav episodes home.json.gz
     """
     if len(scenes) == 1 and scenes[0].endswith((".json", ".json.gz")):
-        refuse_options(context, ("scenes", "task"), "when a file of episodes is described")
-        _describe(Path(scenes[0]), task)
+        refuse_options(context, ("scenes",), "when a file of episodes is described")
+        _describe(Path(scenes[0]))
         return
     import numpy as np
 
@@ -58,8 +65,7 @@ def episodes(
     from gym_batchnav.episodes.floors import floor_islands
     from gym_batchnav.episodes.habitat import write_episodes
     from gym_batchnav.episodes.habitat_objects import write_object_episodes
-    from gym_batchnav.episodes.objects import ObjectInstance, find_instances, sample_object_episodes
-    from gym_batchnav.episodes.samplers import ObjectEpisodes
+    from gym_batchnav.episodes.objects import ObjectInstance, sample_object_episodes
     from gym_batchnav.episodes.sampling import sample_episodes
     from gym_batchnav.library.cache import DiskCache
     from gym_batchnav.library.prepare import NavigationPreparer
@@ -78,7 +84,8 @@ def episodes(
     sources = scene_sources(scenes, cache)
     points: dict[str, EpisodeSet] = {}
     objects: dict[str, tuple[EpisodeSet, list[ObjectInstance]]] = {}
-    names = ObjectEpisodes(listed(categories)).categories
+    sampler = _object_episodes(categories)
+    refused: list[str] = []
     compile_ahead(building_workloads(measures=True, draws_with="embree" if task is TaskName.OBJECTNAV else None))
     with late_progress("Sampling episodes of scenes", len(sources)) as done:
         for index, source in enumerate(sources):
@@ -87,36 +94,52 @@ def episodes(
             rng = np.random.default_rng([seed, index])
             file = f"{source.name}.glb"
             try:
-                islands = floor_islands(scene, navmesh)
                 if task is TaskName.OBJECTNAV:
-                    found = find_instances(scene, navmesh, names, islands=islands)
-                    objects[file] = (sample_object_episodes(navmesh, found, names, num_episodes, rng), found)
+                    found = sampler.instances(scene, navmesh)
+                    sampled = sample_object_episodes(navmesh, found, sampler.categories, num_episodes, rng)
+                    objects[file] = (sampled, found)
                 else:
-                    points[file] = sample_episodes(navmesh, num_episodes, rng, islands=islands)
+                    points[file] = sample_episodes(navmesh, num_episodes, rng, islands=floor_islands(scene, navmesh))
             except ValueError as error:
-                raise ValueError(f"scene '{source.name}': {error}") from error
+                refused.append(f"scene '{source.name}': {error}")
             done()
+    if len(refused) == len(sources):
+        raise ValueError("\n".join(refused))
     if task is TaskName.OBJECTNAV:
         write_object_episodes(objects, out)
     else:
         write_episodes(points, out)
-    Console(stderr=True, soft_wrap=True).print(
-        f"{out}: {counted(num_episodes * len(sources), 'episode')} in {counted(len(sources), 'scene')}",
-        highlight=False,
-        markup=False,
-    )
+    used = len(sources) - len(refused)
+    console = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
+    for reason in refused:
+        console.print(f"left out: {reason}")
+    console.print(f"{out}: {counted(num_episodes * used, 'episode')} in {counted(used, 'scene')}")
 
 
-def _describe(file: Path, task: TaskName) -> None:
+def _object_episodes(categories: str) -> ObjectEpisodes:
+    """Return the sampler of a list of categories and of pairs name=category, which commas separate."""
+    from gym_batchnav.episodes.samplers import ObjectEpisodes
+
+    pairs = [[word.strip() for word in one.split("=")] for one in listed(categories)]
+    if any(len(pair) > 2 or not all(pair) for pair in pairs):
+        raise ValueError(f"categories={categories!r}: pass names or pairs such as bed,retail_chair_b=chair")
+    names = tuple(dict.fromkeys(pair[-1] for pair in pairs))
+    return ObjectEpisodes(names, aliases=dict(pair for pair in pairs if len(pair) == 2))
+
+
+def _describe(file: Path) -> None:
     """Print the scenes, counts and distances of a file of episodes."""
     import numpy as np
 
-    from gym_batchnav.episodes.habitat import read_episodes
+    from gym_batchnav.episodes.habitat import ObjectNavFile, read_episodes
     from gym_batchnav.episodes.habitat_objects import read_object_episodes
     from gym_batchnav.system.wording import counted
 
     rows: dict[str, dict[str, float]] = {}
-    dataset = read_object_episodes(file) if task is TaskName.OBJECTNAV else read_episodes(file)
+    try:
+        dataset, task = read_episodes(file), TaskName.POINTNAV
+    except ObjectNavFile:
+        dataset, task = read_object_episodes(file), TaskName.OBJECTNAV
     for name, found in sorted(dataset.items()):
         rows[name] = {
             "episodes": len(found),
@@ -134,7 +157,8 @@ def _describe(file: Path, task: TaskName) -> None:
     columns = {"distance_min": "nearest", "distance_mean": "mean", "distance_max": "farthest"}
     if task is TaskName.POINTNAV:
         columns["detour_mean"] = "geodesic / straight"
-    for heading in ("scene", "episodes", "goals", *columns.values()):
+    goals = "goals" if task is TaskName.POINTNAV else "view points"
+    for heading in ("scene", "episodes", goals, *columns.values()):
         table.add_column(heading, justify="left" if heading == "scene" else "right")
     for name, row in rows.items():
         numbers = (f"{row[key]:.2f}" for key in columns)

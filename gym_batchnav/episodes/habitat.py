@@ -58,6 +58,10 @@ class _Episodes(NamedTuple):
     values: np.ndarray  # [E, 8] float64: start (3), heading, goal (3), distance
 
 
+class ObjectNavFile(ValueError):
+    """A file of episodes is one of ObjectNav, which ``habitat_objects.read_object_episodes`` reads."""
+
+
 def read_episodes(path: str | Path, scene: str | None = None) -> dict[str, EpisodeSet]:
     """Read the episodes of a Habitat PointNav dataset.
 
@@ -301,7 +305,8 @@ def _check_task(path: Path, found: dict[str, Any], others: Mapping[str, str]) ->
         if key in found:
             is_object_nav = task == "ObjectNav"
             remedy = "pass task=ObjectNav() (--task objectnav)" if is_object_nav else "such files are not supported"
-            raise ValueError(f"{path}: episodes of {task} (they have {key!r}), not of PointNav: {remedy}")
+            kind = ObjectNavFile if is_object_nav else ValueError
+            raise kind(f"{path}: episodes of {task} (they have {key!r}), not of PointNav: {remedy}")
 
 
 def _by_scene(path: Path, rows: list[dict[str, Any]], first: int) -> dict[tuple[str, ...], list[_Episodes]]:

@@ -11,7 +11,13 @@ import numpy as np
 
 from gym_batchnav.episodes.episode_set import EpisodeSet
 from gym_batchnav.episodes.floors import FLOORS, floor_islands
-from gym_batchnav.episodes.objects import CATEGORIES, ViewRules, find_instances, sample_object_episodes
+from gym_batchnav.episodes.objects import (
+    CATEGORIES,
+    ObjectInstance,
+    ViewRules,
+    find_instances,
+    sample_object_episodes,
+)
 from gym_batchnav.episodes.sampling import sample_episodes, sample_tours
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.scene.scene import Scene
@@ -114,8 +120,12 @@ class ObjectEpisodes:
         """The rules of the view points."""
         return ViewRules(eye_height=self.eye_height)
 
-    def sample(self, scene: Scene, navmesh: NavMesh, num_episodes: int, rng: np.random.Generator) -> EpisodeSet:
-        """Return episodes that lead to objects."""
+    def instances(self, scene: Scene, navmesh: NavMesh) -> list[ObjectInstance]:
+        """Return the objects that episodes may lead to, with their view points; see ``find_instances``.
+
+        Raises:
+            ValueError: There is none; the message has the categories of the scene's objects.
+        """
         islands = floor_islands(scene, navmesh, self.floors)
         instances = find_instances(scene, navmesh, self.categories, self.view_rules, islands, dict(self.aliases))
         if not instances:
@@ -126,11 +136,16 @@ class ObjectEpisodes:
                 f"the categories {shown or 'none'}: pass some of them as categories=, or say what they are, such as "
                 f"aliases={{{(found or ['armchair_b'])[0]!r}: {self.categories[0]!r}}}"
             )
+        return instances
+
+    def sample(self, scene: Scene, navmesh: NavMesh, num_episodes: int, rng: np.random.Generator) -> EpisodeSet:
+        """Return episodes that lead to objects."""
+        instances = self.instances(scene, navmesh)
         return sample_object_episodes(navmesh, instances, self.categories, num_episodes, rng, self.per_instance)
 
 
 def sorted_aliases(aliases: Any, categories: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Return aliases of categories as sorted pairs.
+    """Return aliases of categories as sorted pairs, in lower case as the categories of a scene's objects.
 
     Raises:
         ValueError: They are not strings, or lead to other categories.
@@ -144,7 +159,7 @@ def sorted_aliases(aliases: Any, categories: Sequence[str]) -> tuple[tuple[str, 
             f"aliases={aliases!r}: pass a dict of names to categories= ({', '.join(categories)}), such as "
             f"{{'armchair_b': {categories[0]!r}}}"
         )
-    return tuple(sorted(pairs.items()))
+    return tuple(sorted((name.lower(), category) for name, category in pairs.items()))
 
 
 def is_rebuildable(sampler: EpisodeSampler) -> bool:

@@ -44,9 +44,10 @@ def describe_scene(scene: Scene) -> dict[str, Any]:
 
 
 def describe_navmesh(navmesh: NavMesh) -> dict[str, Any]:
-    """Return the total walkable area and that of each island, the largest first, in square metres."""
+    """Return the total walkable area and that of each island, the largest first, in m2, and the agent's radius in m."""
     islands = sorted((island.area for island in navmesh.islands), reverse=True)
-    return {"walkable_area": navmesh.navigable_area, "islands": islands}
+    radius = navmesh.settings.agent_radius
+    return {"walkable_area": navmesh.navigable_area, "islands": islands, "agent_radius": radius}
 
 
 def scene_in_words(facts: dict[str, Any], most_warnings: int | None = None) -> dict[str, str]:
@@ -72,7 +73,9 @@ def scene_in_words(facts: dict[str, Any], most_warnings: int | None = None) -> d
     if "walkable" in facts:
         words["walkable"] = facts["walkable"]
     if "islands" in facts:
-        origin = "the navmesh that came with it" if facts["brings_navmesh"] else "built for Habitat's agent"
+        origin = "the navmesh that came with it"
+        if not facts["brings_navmesh"]:
+            origin = f"built for an agent of radius {facts['agent_radius']:g} m"
         words["walkable"] = f"{facts['walkable_area']:,.1f} m2 ({origin})"
         words["islands"] = islands_in_words(facts["islands"])
     notes = facts["warnings"][:most_warnings]

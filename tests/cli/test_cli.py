@@ -5,17 +5,21 @@ import shutil
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from PIL import Image
+from rooms import box_room
 from typer.main import get_command
 from typer.testing import CliRunner
 
 import gym_batchnav
 from gym_batchnav.cli import app, main
 from gym_batchnav.episodes.habitat import read_episodes
-from gym_batchnav.library.sources import assets_dir
+from gym_batchnav.library.sources import assets_dir, shipped_scenes
+from gym_batchnav.scene.load import load_scene
+from gym_batchnav.scene.save import save_glb
 
 
 def run(*arguments, expect=0):
@@ -165,11 +169,24 @@ def test_episodes_are_sampled_and_described(tmp_path):
 def test_object_episodes_are_sampled_and_described(tmp_path):
     out = tmp_path / "objects.json.gz"
     wanted = ("--task", "objectnav", "--categories", "chair, sofa", "--num-episodes", "20", "--out", out)
-    assert "20 episodes in 1 scene" in run("episodes", "apartment_4", *wanted).stderr
-    shown = run("episodes", out, "--task", "objectnav").stdout
+    save_glb(box_room(), tmp_path / "empty.glb")
+    said = run("episodes", "apartment_4", tmp_path / "empty.glb", *wanted).stderr
+    assert "20 episodes in 1 scene" in said and "left out: scene 'empty': no object of the categories chair" in said
+    shown = run("episodes", out).stdout
     assert "straight" not in shown  # the file does not say which view point is nearest
-    assert "apartment_4" in shown and "20 episodes in 1 scene" in shown
-    assert "pass task=ObjectNav" in str(run("episodes", out, expect=1).exception)
+    assert "apartment_4" in shown and "20 episodes in 1 scene" in shown and "view points" in shown
+
+
+@pytest.mark.slow
+def test_objects_with_other_names_are_goals_by_their_aliases(tmp_path):
+    scene = load_scene(shipped_scenes()["apartment_4"])
+    objects = tuple(replace(one, category="perch" if one.category == "chair" else "thing") for one in scene.objects)
+    save_glb(replace(scene, objects=objects, navmesh=None), tmp_path / "home.glb")
+    wanted = (tmp_path / "home.glb", "--task", "objectnav", "--num-episodes", "5", "--out", tmp_path / "out.json")
+    failed = str(run("episodes", *wanted, expect=1).exception)
+    assert "scene 'home'" in failed and "'perch'" in failed
+    assert "5 episodes in 1 scene" in run("episodes", *wanted, "--categories", "bed, Perch=chair").stderr
+    assert "pass names or pairs" in str(run("episodes", *wanted, "--categories", "perch=", expect=1).exception)
 
 
 @pytest.mark.slow

@@ -77,7 +77,7 @@ def test_the_most_frequent_categories_come_after_size_and_warnings():
     facts = describe_scene(box_room())
     facts |= {"categories": {f"kind {number}": 20 - number for number in range(12)}, "warnings": ["it is dark"]}
     facts["bounds"] = [[-0.001, 0.0, -3.0], [4.0, 2.6, 3.0]]
-    words = scene_in_words({**facts, "walkable_area": 20.0, "islands": [20.0]})
+    words = scene_in_words({**facts, "walkable_area": 20.0, "islands": [20.0], "agent_radius": 0.1})
     assert list(words)[-2:] == ["note 1", "categories"] and words["from"] == "0.00, 0.00, -3.00"
     assert words["categories"].startswith("kind 0 20, ") and words["categories"].endswith("kind 9 11 and 2 more")
 

@@ -66,7 +66,7 @@ def test_seeds_are_numbers_and_ranges_each_taken_once():
         (["9-3"], "'9-3': the last seed is smaller than the first; write 3-9"),
         (["seven"], "'seven': pass a whole number"),
         (["1-"], "'1-': pass a whole number"),
-        (["0-100000"], "more than 100,000 homes"),
+        (["0-100000"], "more than 100,000 scenes"),
         (["1", "--area", "7"], "25 to 400"),
     ],
 )
