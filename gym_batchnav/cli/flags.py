@@ -1,4 +1,4 @@
-"""What several commands share: options, checks of options that exclude each other, and the imports for training."""
+"""Options and checks that several commands share, and the imports for training."""
 
 from __future__ import annotations
 

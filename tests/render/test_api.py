@@ -26,7 +26,7 @@ def small_library() -> SceneLibrary:
 def stand_in_for_opengl(monkeypatch: pytest.MonkeyPatch, device: str | None) -> None:
     """Put an OpenGL renderer in place whose device has this name; None for a machine without OpenGL."""
     module = SimpleNamespace(
-        find_device=lambda: device, OpenGLRenderer=lambda library, **_: SimpleNamespace(name="opengl", device=device)
+        find_device=lambda: device, OpenGLRenderer=lambda *_: SimpleNamespace(name="opengl", device=device)
     )
     monkeypatch.setitem(sys.modules, "gym_batchnav.render.opengl", module)
 

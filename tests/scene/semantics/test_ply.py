@@ -23,15 +23,15 @@ def test_polygons_become_fans_with_the_number_of_their_face():
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        (b"ply\n", b"plx\n", "no vertices, faces and object_id"),
+        (b"ply\n", b"plx\n", "vertices, faces or their object_id cannot be read"),
         (b"binary_little_endian", b"ascii", "not text"),
         (b"object_id", b"segment_x", "object_id"),
         (b"element vertex 4", b"element vertex 400000000", "more than fit"),
         (b"element face 1", b"element face 4000000000000", "more than fit"),
-        (b"vertex_indices", b"corners", "no vertices, faces"),
-        (b"property int object_id", b"property word object_id", "no vertices, faces"),
-        (b"property float y", b"property float x", "no vertices, faces"),
-        (b"list uchar int", b"list float int", "no vertices, faces"),
+        (b"vertex_indices", b"corners", "vertices, faces or their object_id cannot be read"),
+        (b"property int object_id", b"property word object_id", "vertices, faces or their object_id cannot be read"),
+        (b"property float y", b"property float x", "vertices, faces or their object_id cannot be read"),
+        (b"list uchar int", b"list float int", "vertices, faces or their object_id cannot be read"),
     ],
 )
 def test_damaged_files_are_refused(old, new, reason):
