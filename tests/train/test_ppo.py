@@ -363,7 +363,7 @@ class TestTraining:
         assert norms.norm().item() == pytest.approx(1e-3, rel=1e-3)
 
     def test_impossible_configurations_are_refused(self, make, library):
-        with pytest.raises(ValueError, match="num_minibatches=9 of 8 environments"):
+        with pytest.raises(ValueError, match="num_minibatches=9: pass at most num_envs=8"):
             make(num_minibatches=9)
         with pytest.raises(ValueError, match="optimizer='sgd': choose"):
             PPOConfig(optimizer="sgd")
