@@ -28,8 +28,7 @@ COMPILED_TWICE = {
     *("draw", "_draw_band", "_add_bodies", "_start", "_aim", "find_texels", "interleave"),
     *("_is_diagonal", "try_step", "rise", "pop"),
 }
-# The first measures, and the second belongs to the other renderer.
-NOT_AHEAD = {"_calibration_loop", "cull"}
+NOT_AHEAD = {"_calibration_loop"}  # which measures
 ENTRY = re.compile(r".+\.(\w+)-\d+\.py\d+.*")
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -131,7 +132,7 @@ def checked_value(name: str, value: Any, hint: Any) -> Any:
         if found is not _UNFIT:
             return found
     names = " or ".join(getattr(one, "__name__", str(one)).replace("NoneType", f'"{NONE}"') for one in choices)
-    raise ValueError(f"{name}={value!r}: expected {names}")
+    raise ValueError(f"{name}={repr(value)[:200]}: expected {names}")
 
 
 _UNFIT = object()
@@ -157,7 +158,7 @@ def _as_type(value: Any, hint: Any) -> Any:
         )
         return value if fits else _UNFIT
     if hint is float and type(value) is int:
-        return float(value)
+        return float(value) if abs(value) <= sys.float_info.max else _UNFIT
     if hint is Path and isinstance(value, str):
         return Path(value)
     return value if type(value) is hint else _UNFIT  # a bool is an integer to isinstance

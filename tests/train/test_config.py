@@ -86,6 +86,7 @@ class TestChanges:
             ("scenes", [1], "scenes=.1.: expected tuple"),
             ("seed", "one", "seed='one': expected int"),
             ("time_limit", [1], "time_limit=.1.: expected float"),
+            pytest.param("ppo.gamma", 10**400, "ppo.gamma=10{150,200}: expected float", id="too large"),
             ("ppo.gamma", 2, "gamma=2.0: pass a number from 0 to 1"),
             ("num_envs.x", 1, "num_envs=256 has no nested settings"),
             ("task.class", "Walk", "task.class='Walk': choose one of PointNav"),
