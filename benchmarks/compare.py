@@ -68,7 +68,9 @@ def main() -> None:
                 for _ in range(options.rounds):
                     before, after = (frames_per_second(*side, BENCHES[name], options.seconds) for side in sides)
                     ratios.append(after / before)
-                    print(f"{name}: {before:,.3g} -> {after:,.3g} per second, {ratios[-1]:.3f}", flush=True)
+                    digits = 0 if before > 10 else 4
+                    rates = f"{before:,.{digits}f} -> {after:,.{digits}f} per second"
+                    print(f"{name}: {rates}, {ratios[-1]:.3f}", flush=True)
                 medians[name] = statistics.median(ratios)
         finally:
             subprocess.run(["git", "worktree", "remove", "--force", other], cwd=ROOT, check=True)
