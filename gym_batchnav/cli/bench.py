@@ -52,7 +52,8 @@ def bench(
 ) -> None:
     """Measure frames per second on this machine.
 
-    A whole step moves the agents, scores them, begins episodes, renders and observes.
+    A whole step moves the agents, scores them, begins episodes, renders and observes. "calibration" is the speed of a
+    fixed loop on one thread, by which figures of two machines can be compared.
 
     Example: gym-batchnav bench --num-envs 1024 --sensors rgb,depth
     """

@@ -31,7 +31,8 @@ def run(
     policy: Annotated[
         str,
         typer.Option(
-            help="follower (shortest paths), mapper, random, a policy file, pointnav_depth, or module:function."
+            help="follower (shortest paths), mapper, random, a policy file, pointnav_depth, or module:name of an "
+            "agent or a function."
         ),
     ] = "follower",
     sample: Annotated[bool, typer.Option("--sample", help="Sample the actions of a policy file.")] = False,

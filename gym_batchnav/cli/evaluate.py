@@ -33,14 +33,15 @@ def evaluate(
     policy: Annotated[
         list[str] | None,
         typer.Option(
-            help="Policy file, pointnav_depth (the default), mapper or module:function; repeatable for several seeds."
+            help="Policy file, pointnav_depth (the default), mapper, or module:name of an agent or a function; "
+            "repeatable for several seeds."
         ),
     ] = None,
     agents: Annotated[
         str | None,
         typer.Option(
             help="Agents to compare with, separated by commas: blind, random, follower (these three by default), "
-            "mapper, policy files, module:function."
+            "mapper, policy files, module:name."
         ),
     ] = None,
     scenes: Annotated[
@@ -48,16 +49,17 @@ def evaluate(
         typer.Option(help="File, folder, pattern or name; repeatable (default: the preset's held-out homes)."),
     ] = None,
     episodes: Annotated[
-        int | None, typer.Option(help="Total number of episodes (default: 25 per scene).", min=1)
+        int | None,
+        typer.Option(help="Total number of episodes, a multiple of that of scenes (default: 25 per scene).", min=1),
     ] = None,
     num_envs: Annotated[int, typer.Option(help="Environments; the results do not depend on it.", min=1)] = 100,
     sample: Annotated[bool, typer.Option("--sample", help="Sample actions instead of taking the most likely.")] = False,
     protocol: Annotated[
         str | None,
-        typer.Option(help="A paper's or challenge's protocol, such as pointnav-2021; only for module:function."),
+        typer.Option(help="A paper's or challenge's protocol, such as pointnav-2021; only for module:name."),
     ] = None,
     sensors: Annotated[
-        str | None, typer.Option(help="Images, separated by commas (default: depth); only for module:function.")
+        str | None, typer.Option(help="Images, separated by commas (default: depth); only for module:name.")
     ] = None,
     renderer: Annotated[str, typer.Option(help="auto, warp, opengl or embree.")] = "auto",
     out: Annotated[Path | None, typer.Option(help="Folder for figures and pictures; created if missing.")] = None,
@@ -74,7 +76,7 @@ def evaluate(
 
     With --out: results.json, protocol.json (settings, checksums, versions, seeds and rules), episodes.csv, scores.json
     (seeds by scenes, for rliable), profiles.png, failures.png (why episodes failed: map and views), trajectories.png
-    (from above; the shortest paths in grey) and clip.gif of the longest episodes.
+    (from above; the shortest paths in grey) and clip.gif of the episodes with the farthest goals.
 
     With --shard and --out, a process runs a part of the episodes and writes shard.json. All shards must then be joined:
     gym-batchnav evaluate shards/* --out report gives the same table and files as a single process, bit for bit; if the

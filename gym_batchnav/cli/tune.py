@@ -33,10 +33,11 @@ def tune(
 ) -> None:
     """Choose the numbers of agents, resident scenes and threads for the highest speed of simulation.
 
-    The choice rests on earlier measurements, of any scenes, each of which left a line in a log on this machine. With
-    fewer than 12, tune measures 12 settings first, as with --explore 12; otherwise nothing is simulated unless
-    --explore or --measure asks for it. Nine of ten measurements should reach the promised
-    speed; it is low where no earlier run was similar. GYM_BATCHNAV_RUNS names the file of the log; "off" turns it off.
+    The choice is predicted from the log of tune's earlier measurements on this machine, which may be of other scenes.
+    If the log has fewer than 12, tune measures 12 settings first, as with --explore 12; otherwise nothing is simulated
+    unless --explore or --measure is given. The promised speed is a lower bound that about nine of ten measurements
+    should reach; where no earlier measurement was similar, the bound is low. Set the threads of your program with
+    numba.set_num_threads. GYM_BATCHNAV_RUNS names the file of the log; "off" turns it off.
 
     Example: gym-batchnav tune --scenes "homes/*.glb" --explore 12 --measure
     """

@@ -118,7 +118,7 @@ def collect(
         out: Folder of the dataset; created if missing. Several processes may share it.
         scenes: See BatchNavEnv; any number, of which ``scenes_at_once`` are in memory.
         policy: ``"follower"``, ``"mapper"``, ``"random"``, the path of a policy file, the name of a shipped one,
-            ``"module:function"``, or an Agent or function itself.
+            ``"module:name"``, or an Agent or function itself.
         sample: Sample the actions of a policy file.
         to: ``"zarr"`` or ``"webdataset"``, or a Format with options; see ``export_dataset`` for others.
         sensors: See BatchNavEnv. Those that the policy reads are added.

@@ -325,7 +325,7 @@ def _world(asked: Asked, policies: dict[str, ChosenAgent], baselines: dict[str, 
             if value is not None:
                 raise ValueError(
                     f"{name}={value!r}: a policy file, such as the shipped one, is evaluated with the settings of its "
-                    f"training: leave {name}= out, or pass policy='mapper' or 'module:function'"
+                    f"training: leave {name}= out, or pass policy='mapper' or 'module:name'"
                 )
         keywords = about.env_keywords()
         task = keywords["task"]

@@ -51,7 +51,7 @@ def check_name(name: str, option: str = "policy") -> None:
     if name not in NAMES and not is_in_module(name) and agent_file(name) is None:
         raise ValueError(
             f"{option}={name!r}: there is no such file: pass 'follower', 'mapper', 'random', a policy file, a shipped "
-            f"policy ({', '.join(shipped_policies())}), or 'module:function'"
+            f"policy ({', '.join(shipped_policies())}), or 'module:name'"
         )
 
 
@@ -86,9 +86,7 @@ def _from_module(name: str, option: str) -> Agent:
     try:
         found = getattr(importlib.import_module(module), attribute)
     except ImportError as error:
-        raise ValueError(
-            f"{option}={name!r}: {error}: pass 'module:function' of a module that can be imported"
-        ) from error
+        raise ValueError(f"{option}={name!r}: {error}: pass 'module:name' of a module that can be imported") from error
     except AttributeError as error:
         raise ValueError(f"{option}={name!r}: {error}: check the name after the colon") from error
     finally:

@@ -32,14 +32,18 @@ def generate(
         int, typer.Option(help="Approximate number of triangles per scene.", min=5000, max=1_000_000)
     ] = 40_000,
     area: Annotated[
-        float | None, typer.Option(help="Floor area in square metres (25 to 400 for homes); random by default.")
+        float | None,
+        typer.Option(
+            help="Floor area in square metres: 25 to 400 for homes, 150 to 1200 for offices, 80 to 900 for shops, "
+            "300 to 2400 for halls; random by default."
+        ),
     ] = None,
     storeys: Annotated[
         int | None,
-        typer.Option(help="Number of storeys, 1 or 2; 2 needs --area 120 or more. Random by default."),
+        typer.Option(help="Number of storeys of homes, 1 or 2; 2 needs --area 120 or more. Random by default."),
     ] = None,
 ) -> None:
-    """Generate furnished homes or other buildings: for each seed a .glb, its .navmesh, and its episodes as .json.gz.
+    """Generate furnished homes or other buildings: for each seed a .glb, its .navmesh, and 100 episodes (.json.gz).
 
     Example: gym-batchnav scene generate 0-9 42 --out homes --area 80
     """

@@ -52,7 +52,7 @@ def prepare(
     episode_file: Annotated[Path | None, typer.Option(help="Habitat dataset to read the episodes from.")] = None,
     ray: RayAddress = None,
 ) -> None:
-    """Parse or generate scenes and build their navmeshes and distances now, so that a run finds them in the cache.
+    """Load or generate scenes, and build their navmeshes and episodes now, so that a run finds them in the cache.
 
     Entries that are already in the cache are only checked, so that a command that was interrupted or killed continues
     when it is run again. Scenes that cannot be used are listed in a table at the end, and the exit status is then 1.
