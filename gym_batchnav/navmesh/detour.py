@@ -293,7 +293,8 @@ def write_navmesh(mesh: NavMeshData, path: str | os.PathLike[str]) -> None:
         path: The file, usually ``*.navmesh``.
 
     Raises:
-        ValueError: If the mesh is too large for the 16-bit indices of a tile or the 8-bit indices of a detail mesh.
+        ValueError: If the mesh is empty, or too large for the 16-bit indices of a tile or the 8-bit indices of a detail
+            mesh.
     """
     tile = _tile_bytes(mesh)
     header = np.zeros(1, SET_HEADER)
@@ -322,6 +323,8 @@ def _bounds(mesh: NavMeshData) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _tile_bytes(mesh: NavMeshData) -> bytes:
+    if not len(mesh.polygons):
+        raise ValueError("an empty navmesh cannot be saved: build it for a smaller agent_radius")
     if len(mesh.vertices) >= 0xFFFF or len(mesh.polygons) >= PORTAL:
         raise ValueError(
             f"{len(mesh.polygons)} polygons of {len(mesh.vertices)} vertices are too many for one Detour tile "

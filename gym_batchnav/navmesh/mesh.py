@@ -65,7 +65,7 @@ class NavMesh:
         progress: Callable[[str, float], None] | None = None,
     ) -> NavMesh:
         """Build the navmesh of a triangle soup; see ``build.build_navmesh``."""
-        return cls(build_navmesh(vertices, triangles, settings or NavMeshSettings(), progress))
+        return cls(build_navmesh(vertices, triangles, settings, progress))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> NavMesh:
@@ -76,7 +76,7 @@ class NavMesh:
         """Write a ``.navmesh`` file that Habitat loads.
 
         Raises:
-            ValueError: If the path does not end in ``.navmesh``, or the navmesh is too large for the format.
+            ValueError: If the path does not end in ``.navmesh``, or the navmesh is empty or too large for the format.
         """
         if Path(path).suffix.lower() != SUFFIX:
             raise ValueError(f"navmesh file '{os.fspath(path)}': the name must end in {SUFFIX}")
@@ -186,7 +186,12 @@ class NavMesh:
         check_drops(drops)
 
     def visible_floor(self, points: np.ndarray, drops: Drops) -> np.ndarray:
-        """Return the points [N, 3] float32 of the visible floor at points [N, 3], snapped first; NaN for none."""
+        """Return the points [N, 3] float32 of the visible floor at points [N, 3], snapped first; NaN for none.
+
+        Raises:
+            ValueError: If the drops are those of another navmesh.
+        """
+        self.check_drops(drops)
         snapped, polygons = self.snap_with_polygon(points)
         lower_points(self._ground, drops, polygons, snapped)
         return snapped

@@ -229,6 +229,13 @@ def test_a_failed_write_leaves_the_old_file(written):
     assert list(written.parent.iterdir()) == [written]
 
 
+def test_an_empty_navmesh_is_not_written(tmp_path):
+    data = two_rooms()
+    none = {name: getattr(data, name)[:0] for name in ARRAYS if name != "detail_start"}
+    with pytest.raises(ValueError, match="an empty navmesh cannot be saved"):
+        write_navmesh(replace(data, **none, detail_start=np.zeros(1, np.int32)), tmp_path / "rooms.navmesh")
+
+
 # A file of version 2 byte by byte, from habitat-sim's structs (NavMeshSetHeader, NavMeshSettings, NavMeshTileHeader)
 # and Detour's (dtMeshHeader, dtPoly, dtPolyDetail) as the reference notes give them: no code of this package.
 GOLDEN_SETTINGS = {

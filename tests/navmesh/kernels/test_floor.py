@@ -146,3 +146,9 @@ def test_damaged_drops_are_refused() -> None:
     ):
         with pytest.raises(ValueError, match=r"Drops"):
             navmesh.check_drops(drops._replace(**{name: bad}))
+
+
+def test_drops_of_another_navmesh_are_refused() -> None:
+    parts = [slab((-1, 9), (-1, 9), -0.1)]
+    with pytest.raises(ValueError, match=r"Drops start"):
+        floor_plan(["00000", "0   0", "00000"]).visible_floor(np.zeros((1, 3)), floor_plan(["0"]).drops(*mesh_of(*parts)))
