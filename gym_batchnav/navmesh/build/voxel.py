@@ -304,7 +304,6 @@ def filter_ledges(spans: SolidSpans, width: int, height: int, climb: int) -> Non
                 walkable[span] = False
 
 
-@njit(**ENTRY)
 def find_floors(spans: SolidSpans, height: int) -> OpenSpans:
     """List the open spans, the walkable tops with at least ``height`` voxels above (rcFilterWalkableLowHeightSpans).
 
@@ -313,24 +312,13 @@ def find_floors(spans: SolidSpans, height: int) -> OpenSpans:
         height: Voxels, 0 for any room.
     """
     start, bottom, top, walkable = spans
-    first = np.zeros(len(start), np.int32)
-    for fill in range(2):  # the first pass only counts
-        column = np.empty(first[-1], np.int32)
-        floor = np.empty(first[-1], np.int16)
-        ceiling = np.empty(first[-1], np.int32)
-        count = 0
-        for here in range(len(start) - 1):
-            for span in range(start[here], start[here + 1]):
-                over = bottom[span + 1] if span + 1 < start[here + 1] else OPEN_SKY
-                if not walkable[span] or over - top[span] < height:
-                    continue
-                if fill == 1:
-                    column[count] = here
-                    floor[count] = top[span]
-                    ceiling[count] = over
-                count += 1
-            first[here + 1] = count
-    return OpenSpans(first, column, floor, ceiling)
+    ceiling = np.full(len(top), OPEN_SKY, np.int32)
+    ceiling[:-1] = bottom[1:]
+    ceiling[start[1:][start[1:] > 0] - 1] = OPEN_SKY  # above the highest span of a column
+    kept = walkable & (ceiling - top >= height)
+    first = np.append(np.int32(0), np.cumsum(kept, dtype=np.int32))[start]
+    column = np.repeat(np.arange(len(start) - 1, dtype=np.int32), np.diff(first))
+    return OpenSpans(first, column, top[kept], ceiling[kept])
 
 
 @njit(**ENTRY)

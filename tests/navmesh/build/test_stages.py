@@ -104,7 +104,6 @@ def test_open_spans_are_those_with_room_above(seed: int, height: int) -> None:
     ceiling = np.where(ceiling == voxel.OPEN_SKY, SKY, ceiling)
     assert list(zip(column.tolist(), floor.tolist(), ceiling.tolist(), strict=True)) == twin
     np.testing.assert_array_equal(start, np.searchsorted(column, np.arange(WIDTH * DEPTH + 1)))
-    np.testing.assert_array_equal(start, voxel.column_starts(column, WIDTH * DEPTH))
 
 
 Columns = dict[tuple[int, int], list[tuple[int, int, bool]]]  # spans (bottom, top, walkable) by (x, z), lowest first
