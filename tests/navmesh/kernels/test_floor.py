@@ -149,6 +149,6 @@ def test_damaged_drops_are_refused() -> None:
 
 
 def test_drops_of_another_navmesh_are_refused() -> None:
-    parts = [slab((-1, 9), (-1, 9), -0.1)]
+    drops = floor_plan(["0"]).drops(*mesh_of(slab((-1, 9), (-1, 9), -0.1)))
     with pytest.raises(ValueError, match=r"Drops start"):
-        floor_plan(["00000", "0   0", "00000"]).visible_floor(np.zeros((1, 3)), floor_plan(["0"]).drops(*mesh_of(*parts)))
+        floor_plan(["00000", "0   0", "00000"]).visible_floor(np.zeros((1, 3)), drops)
