@@ -108,6 +108,18 @@ def test_textures_are_tiled_and_moved(tmp_path, options, expected):
     np.testing.assert_allclose(scene.uvs[scene.triangles], [expected, [[0, 1], [1, 1], [0, 0]]])
 
 
+def test_names_may_contain_number_signs(tmp_path):
+    Image.new("RGB", (4, 4)).save(tmp_path / "p#1.png")
+    colors = "newmtl Material #25\nKd 1 0 0\nnewmtl Material #26 # green\nKd 0 1 0 #2\nnewmtl grey\nKd 0.5\n"
+    (tmp_path / "s.mtl").write_text(f"# made by hand\n{colors}newmtl c\nmap_Kd p#1.png #2\n")
+    names = ("Material #25", "Material #26", "grey # dark", "c")
+    faces = "".join(f"usemtl {name}\nf 1/1 2/2 3/3\n" for name in names)
+    (tmp_path / "s.obj").write_text(f"mtllib s.mtl\nv 0 0 0\nv 1 0 0\nv 0 1 0\nvt 0 0\nvt 1 0\nvt 0 1\n{faces}")
+    materials = load_scene(tmp_path / "s.obj").materials
+    assert materials.base_color[:, :3].tolist() == [[1, 0, 0], [0, 1, 0], [0.5, 0.5, 0.5], [1, 1, 1]]
+    assert materials.texture.tolist() == [-1, -1, -1, 0]
+
+
 def test_a_line_may_name_several_material_files(tmp_path):
     for name, file, color in (("a", "a", "1 0 0"), ("b", "my b", "0 1 0"), ("c", "c.mtl d", "0 0 1")):
         (tmp_path / f"{file}.mtl").write_text(f"newmtl {name}\nKd {color}\n")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from array import array
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import NamedTuple
 
 import numpy as np
@@ -187,7 +188,7 @@ def _groups(text: _Text) -> tuple[dict[tuple[bytes, bytes], array[int]], list[by
         if word == object_word:
             name = b" ".join(values)
         elif word == b"usemtl":
-            material = b" ".join(values)
+            material = _name(values)
         elif word == b"mtllib":
             libraries.append(line.split(None, 1)[-1].strip())
         elif word in (b"curv", b"surf"):
@@ -248,14 +249,19 @@ def _looks(files: SceneFiles, builder: SceneBuilder, libraries: list[bytes], use
             raise ValueError(f"its materials take more than {MAX_LIBRARY_BYTES:,} bytes: remove the unused ones")
         current: dict[bytes, list[bytes]] = {}
         for line in text.splitlines():
-            word, *values = line.split(b"#")[0].split() or [b""]
+            word, *values = line.split() or [b""]
             if word == b"newmtl":
-                name = b" ".join(values)
+                name = _name(values)
                 current = statements.setdefault(name, {}) if name in used else {}
             else:
-                current[word.lower()] = values
+                current[word.lower()] = list(takewhile(lambda value: not value.startswith(b"#"), values))
     images: dict[tuple[bytes, bytes], int] = {}
     return {name: _look(files, builder, found, images) for name, found in statements.items()}
+
+
+def _name(words: list[bytes]) -> bytes:
+    """Return the name of a material, such as ``Material #25``; a lone ``#`` begins a comment."""
+    return b" ".join(takewhile(lambda word: word != b"#", words))
 
 
 def _look(
@@ -314,8 +320,9 @@ def _read_beside(files: SceneFiles, name: bytes) -> bytes | None:
 
 
 def _floats(values: list[bytes], default: tuple[float, ...]) -> tuple[float, ...]:
-    """Parse as many numbers as ``default`` has, clipped to [0, 1]; return ``default`` if there are fewer."""
+    """Parse as many numbers as ``default`` has, clipped to [0, 1], or one for all; else return ``default``."""
     found = [min(max(float(value), 0.0), 1.0) for value in values if _is_number(value)]
+    found *= len(default) if len(found) == 1 else 1
     return tuple(found[: len(default)]) if len(found) >= len(default) else default
 
 
