@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -167,7 +167,9 @@ class SceneBuilder:
             uvs = finite_uvs(uvs)
         return Part(vertices, triangles.astype(np.int32), material, uvs, colors)
 
-    def add_object(self, name: str, parts: list[Part], matrix: np.ndarray, category: str = "") -> None:
+    def add_object(
+        self, name: str, parts: list[Part], matrix: np.ndarray, category: str = "", solid: bool = True
+    ) -> None:
         """Place parts as one object with a semantic id.
 
         Args:
@@ -175,13 +177,14 @@ class SceneBuilder:
             parts: Its parts; without any it is left out.
             matrix: [4, 4], from their frame to the world.
             category: Its category if the file states one; by default the name suggests it.
+            solid: Whether it is an obstacle or ground.
 
         Raises:
             ValueError: If the scene exceeds the limits above, or is larger than the files' sizes justify.
         """
         if not parts:
             return
-        self._objects.append(SceneObject.named(name, category))
+        self._objects.append(replace(SceneObject.named(name, category), solid=solid))
         for part in parts:
             self._placing.add(len(part.vertices), len(part.triangles))
         self._placed += [(part, matrix, len(self._objects)) for part in parts]

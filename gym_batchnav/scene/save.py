@@ -237,10 +237,12 @@ class _Writer:
 
 
 def _named(one: SceneObject) -> dict[str, Any]:
-    """Return a node's name, and the object's category as its extras unless reading the name would give it."""
-    if SceneObject.generated(one.name) == one:
-        return {"name": one.name}
-    return {"name": one.name, "extras": {"category": one.category}}
+    """Return a node's name, and as its extras what reading the name alone would not give."""
+    by_name = SceneObject.generated(one.name)
+    extras: dict[str, Any] = {} if by_name.category == one.category else {"category": one.category}
+    if not one.solid:
+        extras["solid"] = False
+    return {"name": one.name, "extras": extras} if extras else {"name": one.name}
 
 
 def _instances(scene: Scene) -> dict[int, tuple[object, np.ndarray]]:

@@ -126,7 +126,7 @@ def test_extras_state_a_category(extras, category):
 
 def test_categories_survive_saving_and_packing(tmp_path):
     scene = scene_of("two", box((0, 0, 0), (1, 1, 1)), box((2, 0, 0), (3, 1, 1)))
-    scene = replace(scene, objects=(SceneObject("Cube", "fridge"), SceneObject("bed_2", "bed")))
+    scene = replace(scene, objects=(SceneObject("Cube", "fridge"), SceneObject("bed_2", "bed", solid=False)))
     save_glb(scene, tmp_path / "two.glb")
     assert load_scene(tmp_path / "two.glb").objects == scene.objects
     assert unpack_scene(pack_scene(scene)).objects == scene.objects

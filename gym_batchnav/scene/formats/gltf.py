@@ -58,8 +58,10 @@ def read_gltf(files: SceneFiles, builder: SceneBuilder, scene: str | None = None
                     continue
                 copies = matrix @ document.instances(node) if skin is None else [np.eye(4)]
                 label = str(node.get("name") or f"node_{index}")
+                category = _category(node, label, document.generator)
+                solid = document.generator != GENERATOR or node.get("extras", {}).get("solid") is not False
                 for copy in copies:
-                    builder.add_object(label, parts, copy, _category(node, label, document.generator))
+                    builder.add_object(label, parts, copy, category, solid)
     else:
         files.warnings.append("The file has meshes but no nodes: each mesh was placed once, at the origin")
         for index in range(document.count("meshes")):
