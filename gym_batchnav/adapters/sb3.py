@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,6 +15,7 @@ from gymnasium.vector import VectorEnv, VectorWrapper
 
 from gym_batchnav.adapters.base import Adapter, to_dicts
 from gym_batchnav.env.batch import BatchNavEnv
+from gym_batchnav.evaluation.agents import OF_RUNS
 from gym_batchnav.evaluation.evaluate import evaluate
 from gym_batchnav.system.extras import needs_extra
 from gym_batchnav.system.numbers import check_choice, check_counts
@@ -387,7 +389,8 @@ class SB3Agent(_ModelAgent):
     """A model of SB3 as an agent for ``evaluate`` and ``record_episodes``, on any batch with the same camera.
 
     A batch's own observations are not those that the model was trained on: SB3VecEnv converts depth, and VecNormalize
-    normalises. The agent does the same, so that it acts as in training.
+    normalises. The agent does the same, so that it acts as in training. ``evaluate --policy module:agent`` makes it an
+    environment like that of the training.
 
     Args:
         model: Anything with SB3's ``predict``, recurrent ones included.
@@ -401,6 +404,10 @@ class SB3Agent(_ModelAgent):
     def __init__(self, model: BaseAlgorithm, env: VecEnv, deterministic: bool = True) -> None:
         super().__init__(model, deterministic)
         self._inner = _check_nav(env)
+        config = self._inner.batch.config
+        self.env_keywords = {
+            one.name: getattr(config, one.name) for one in fields(config) if one.name not in OF_RUNS | {"protocol"}
+        }
         self._normalizer = unwrap_vec_normalize(env)
 
     def act(self, env: BatchNavEnv, observation: Any, begun: np.ndarray) -> np.ndarray:

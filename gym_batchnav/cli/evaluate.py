@@ -49,17 +49,17 @@ def evaluate(
         typer.Option(help="File, folder, pattern or name; repeatable (default: the preset's held-out homes)."),
     ] = None,
     episodes: Annotated[
-        int | None,
-        typer.Option(help="Total number of episodes, a multiple of that of scenes (default: 25 per scene).", min=1),
+        str | None,
+        typer.Option(
+            help="Total number of episodes (a multiple of that of scenes; default: 25 per scene), or a "
+            "Habitat dataset, which is run whole."
+        ),
     ] = None,
     num_envs: Annotated[int, typer.Option(help="Environments; the results do not depend on it.", min=1)] = 100,
     sample: Annotated[bool, typer.Option("--sample", help="Sample actions instead of taking the most likely.")] = False,
     protocol: Annotated[
         str | None,
         typer.Option(help="A paper's or challenge's protocol, such as pointnav-2021; only for module:name."),
-    ] = None,
-    sensors: Annotated[
-        str | None, typer.Option(help="Images, separated by commas (default: depth); only for module:name.")
     ] = None,
     renderer: Annotated[str, typer.Option(help="auto, warp, opengl or embree.")] = "auto",
     out: Annotated[Path | None, typer.Option(help="Folder for figures and pictures; created if missing.")] = None,
@@ -69,8 +69,9 @@ def evaluate(
 ) -> None:
     """Run every episode of a set exactly once and compare a policy with a blind, a random and a shortest-path agent.
 
-    All scenes have the same number of episodes, and the episodes do not depend on --num-envs. The environments have the
-    settings of the training, which the policy's file describes. The tables have means and their 95% intervals, from a
+    All sampled scenes have the same number of episodes, and the episodes do not depend on --num-envs. The environments
+    have the settings of the training, which the policy's file describes, or for module:name those in its attribute
+    env_keywords, a dict of keywords of BatchNavEnv. The tables have means and their 95% intervals, from a
     bootstrap over training seeds, scenes and the episodes in them; the interquartile mean over seeds and scenes; the
     probability that the policy is better than another agent; results by distance; and why episodes failed.
 
@@ -111,9 +112,9 @@ def evaluate(
             comparison = merged(shards, _load, policy or (), listed(agents or ""), drawn_by, _note(console))
         else:
             asked = Asked(
-                policies=tuple(policy or ()), scenes=tuple(scenes or ()), episodes=episodes, num_envs=num_envs,
-                renderer=renderer, sample=sample, protocol=protocol,
-                sensors=None if sensors is None else listed(sensors), **named,
+                policies=tuple(policy or ()), scenes=tuple(scenes or ()), num_envs=num_envs,
+                episodes=int(episodes) if episodes is not None and str(episodes).isdecimal() else episodes,
+                renderer=renderer, sample=sample, protocol=protocol, **named,
             )  # fmt: skip
             comparison = make_comparison(asked, _load, _note(console))
     try:

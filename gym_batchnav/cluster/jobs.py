@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -43,7 +44,9 @@ def evaluate_on(address: str, comparison: Comparison, num_cpus: int | None = Non
         ValueError: A node has other scenes or versions, or nodes draw with different renderers.
     """
     asked = comparison.asked
-    work = partial(_evaluate, replace(asked, scenes=tuple(with_absolute_paths(asked.scenes))), contents_of(asked))
+    episodes = os.path.abspath(asked.episodes) if isinstance(asked.episodes, str) else asked.episodes
+    there = replace(asked, scenes=tuple(with_absolute_paths(asked.scenes)), episodes=episodes)
+    work = partial(_evaluate, there, contents_of(asked))
     most = -(-len(comparison.numbers) // asked.num_envs)  # smaller batches would be slower
     found = run_shards(work, address, "Shards of the evaluation", most, num_cpus)
     card, _ = found[Part(1, len(found))]

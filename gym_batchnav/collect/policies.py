@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gym_batchnav.evaluation.agents import Acting, Agent, as_agent, sensors_of_agent
+from gym_batchnav.evaluation.agents import Acting, Agent, as_agent, env_keywords_of
 from gym_batchnav.evaluation.named_agents import agent_file, named_agent
 from gym_batchnav.system.extras import needs_extra
 from gym_batchnav.system.storage import sha256_of
@@ -52,13 +52,10 @@ def choose_policy(policy: str | os.PathLike[str] | Acting, seed: int, sample: bo
         raise ValueError("sample=True: only the actions of a policy file can be sampled; leave it out for others")
     if not isinstance(policy, (str, os.PathLike)):
         named = policy if hasattr(policy, "__qualname__") else type(policy)
-        return _of_agent(f"{named.__module__}:{named.__qualname__}", as_agent(policy))
-    return _of_agent(str(policy), named_agent(str(policy), seed))
-
-
-def _of_agent(name: str, agent: Agent) -> ChosenPolicy:
-    sensors = sensors_of_agent(agent)
-    return ChosenPolicy(name, agent, {"sensors": sensors} if sensors else {})
+        name, agent = f"{named.__module__}:{named.__qualname__}", as_agent(policy)
+    else:
+        name, agent = str(policy), named_agent(str(policy), seed)
+    return ChosenPolicy(name, agent, env_keywords_of(agent))
 
 
 def _from_file(path: Path, sample_seed: int | None) -> ChosenPolicy:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -11,6 +12,7 @@ from gymnasium.spaces import Box, Discrete
 
 from gym_batchnav.actions.discrete import DiscreteActions
 from gym_batchnav.env.batch import BatchNavEnv
+from gym_batchnav.env.config import EnvConfig
 from gym_batchnav.env.simulator import named_episode_keys
 from gym_batchnav.episodes.draws import keyed_uniform
 from gym_batchnav.geometry import polar_goals
@@ -18,6 +20,18 @@ from gym_batchnav.state import Action
 from gym_batchnav.task.api import Sensor
 
 STOP_CHANCE = 0.01  # per step of RandomAgent
+# Keywords of BatchNavEnv that whoever runs an agent chooses.
+OF_RUNS = {
+    "num_envs",
+    "scenes",
+    "episodes",
+    "library",
+    "renderer",
+    "autoreset_mode",
+    "buffers",
+    "obs_device",
+    "render_mode",
+}
 
 
 @runtime_checkable
@@ -26,8 +40,9 @@ class Agent(Protocol):
 
     Classes that derive from it need no ``reset`` if they remember nothing.
 
-    An agent may have an attribute ``sensors``, a tuple of images and other sensors that it reads. Commands that make an
-    environment for the agent then add them.
+    An agent may have an attribute ``env_keywords``, a dict with the keywords of BatchNavEnv that it needs, such as
+    ``{"sensors": ("depth",), "camera": Camera(128, 128), "actions": "velocity"}``. Commands that make an environment
+    for the agent pass them. An agent that is compared with another one only adds its sensors; the rest must agree.
     """
 
     def reset(self, env: BatchNavEnv) -> None:
@@ -47,11 +62,23 @@ class Agent(Protocol):
         """
 
 
-def sensors_of_agent(agent: Agent) -> tuple[str | Sensor, ...]:
-    """Return the sensors that an agent says it reads (its attribute ``sensors``), after the images that these read."""
-    own = tuple(getattr(agent, "sensors", ()))
+def env_keywords_of(agent: Agent) -> dict[str, Any]:
+    """Return the keywords of its environment that an agent has as ``env_keywords``, with the images its sensors read.
+
+    Raises:
+        ValueError: They are not a dict, or one is not a keyword of BatchNavEnv that agents may choose.
+    """
+    given = getattr(agent, "env_keywords", {})
+    known = {one.name for one in fields(EnvConfig)} - OF_RUNS
+    if not isinstance(given, Mapping) or not known.issuperset(given):
+        raise ValueError(
+            f"env_keywords={given!r} of an agent: pass a dict with keywords among {', '.join(sorted(known))}"
+        )
+    if "sensors" not in given:
+        return dict(given)
+    own = tuple(given["sensors"])
     images = dict.fromkeys(key for one in own for key in getattr(one, "images", ()))
-    return with_sensors(tuple(images), own)
+    return {**given, "sensors": with_sensors(tuple(images), own)}
 
 
 def with_sensors(there: Sequence[str | Sensor], more: Sequence[str | Sensor]) -> tuple[str | Sensor, ...]:
@@ -89,6 +116,7 @@ class _FunctionAgent(Agent):
 
     def __init__(self, act: Callable[[Any], np.ndarray]) -> None:
         self._act = act
+        self.env_keywords = getattr(act, "env_keywords", {})
 
     def act(self, env: BatchNavEnv, observation: Any, begun: np.ndarray) -> np.ndarray:
         """Return the function's actions [N]."""

@@ -7,22 +7,22 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import cycle
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from gym_batchnav.env.batch import BatchNavEnv
-from gym_batchnav.env.config import Episodes
-from gym_batchnav.evaluation.agents import Agent, sensors_of_agent, with_sensors
+from gym_batchnav.env.config import EnvConfig, Episodes, with_defaults
+from gym_batchnav.evaluation.agents import Agent, env_keywords_of, with_sensors
 from gym_batchnav.evaluation.evaluate import WHOLE, EvaluatedEpisodes, episode_numbers, evaluate
 from gym_batchnav.evaluation.failures import measures_for_causes
 from gym_batchnav.evaluation.intervals import Estimate, estimates
 from gym_batchnav.evaluation.named_agents import FOLLOWER, NAMES, RANDOM, agent_file, named_agent
-from gym_batchnav.evaluation.records import sensors_of
 from gym_batchnav.evaluation.world import PolicyAbout, check_world
 from gym_batchnav.library.sources import assets_dir, scene_sources
-from gym_batchnav.protocols import protocol_of
+from gym_batchnav.system.numbers import check_counts
 from gym_batchnav.system.parts import Part
 from gym_batchnav.system.progress import late_progress
 from gym_batchnav.task.pointnav import PointNav
@@ -32,6 +32,7 @@ SHIPPED_BLIND = "pointnav_blind.safetensors"
 POLICY = "policy"
 BLIND = "blind"
 BASELINES = (BLIND, RANDOM, FOLLOWER)  # compared with by default; they see no images
+_MADE = {"actions": "action_kind", "actuation_noise": "noise", "camera": "rig.cameras", "task": "components.task"}
 _OF_POLICIES = re.compile(rf"{POLICY}(_\d+)?")  # the names of the evaluated policy's runs
 # Training uses no seed of 100,000 or larger.
 SMALL_HOMES = tuple(
@@ -71,25 +72,25 @@ class Asked:
         agents: The agents to compare with: ``"blind"`` (the shipped blind policy, left out where it was trained with
             other settings), policy files, and agents by name.
         scenes: Evaluation scenes; by default those of ``held_out_scenes``.
-        episodes: Total number of episodes; by default 25 per scene.
+        episodes: Total number of episodes, by default 25 per scene; or the path of a Habitat dataset, of which all
+            episodes of the scenes are run.
         num_envs: N; the results do not depend on it.
         renderer: See BatchNavEnv.
         sample: Sample actions instead of taking the most likely ones.
         seed: Seed of the environments, of sampled actions and of the intervals' resamples.
-        protocol: The protocol of the environment of agents by name. Policy files contain their settings.
-        sensors: The images of that environment; by default the protocol's, or depth.
+        protocol: The protocol of the environment of an agent by name, in addition to its ``env_keywords``. Policy files
+            contain their settings.
     """
 
     policies: tuple[str, ...] = ()
     agents: tuple[str, ...] = BASELINES
     scenes: tuple[str, ...] = ()
-    episodes: int | None = None
+    episodes: int | str | None = None
     num_envs: int = 100
     renderer: str = "auto"
     sample: bool = False
     seed: int = 0
     protocol: str | None = None
-    sensors: tuple[str, ...] | None = None
 
     @property
     def sample_seed(self) -> int | None:
@@ -116,7 +117,7 @@ class Comparison:
         keywords: The environment's, besides scenes and renderer.
         env: The batch of agents that may see images.
         blind_env: The same scenes without images and sensors that read them, for the others.
-        episodes_per_scene: Their number.
+        episodes_per_scene: Their number; None for all of a dataset.
         results: By name of the agent.
         card: The protocol card of the batches in which the policy ran, as JSON values; None: that of ``env``.
     """
@@ -126,19 +127,21 @@ class Comparison:
     keywords: dict[str, Any]
     env: BatchNavEnv
     blind_env: BatchNavEnv
-    episodes_per_scene: int
+    episodes_per_scene: int | None
     results: dict[str, EvaluatedEpisodes] = field(default_factory=dict)
     card: dict[str, Any] | None = None
 
     def check(self) -> None:
         """Raise ValueError unless every policy can act in its batch."""
         for name, one in self.chosen.items():
-            check = getattr(one.agent, "check", None)
-            if check is not None:
-                try:
+            try:
+                if name != self.policies[0]:
+                    _check_keywords(one.agent, self.env)
+                check = getattr(one.agent, "check", None)
+                if check is not None:
                     check(self.env_of(name))
-                except ValueError as error:
-                    raise ValueError(f"the agent {name!r} cannot act in these episodes: {error}") from error
+            except ValueError as error:
+                raise ValueError(f"the agent {name!r} cannot act in these episodes: {error}") from error
 
     def run(self, shard: Part = WHOLE) -> None:
         """Evaluate all agents in a part of the episodes."""
@@ -209,7 +212,7 @@ def make_comparison(asked: Asked, load: LoadAgent, note: Callable[[str], None] =
 
     Raises:
         ValueError: A file is not a policy, there is no such agent, policies fit neither each other nor the episodes, or
-            ``episodes`` is not a multiple of the number of scenes.
+            ``episodes`` is a number but not a multiple of the number of scenes.
         FileNotFoundError: A file does not exist.
     """
     if not asked.policies:
@@ -221,8 +224,14 @@ def make_comparison(asked: Asked, load: LoadAgent, note: Callable[[str], None] =
     about = next(iter(policies.values())).about
     baselines = _baselines(asked, load)
     spec = list(asked.scenes or held_out_scenes("cpu" if about is None else about.preset))
-    per_scene = episodes_per_scene_of(asked.episodes, len(scene_sources(spec)))
-    keywords = {**_world(asked, policies, baselines), "episodes": Episodes(order="once", count=per_scene)}
+    if isinstance(asked.episodes, str):
+        if not asked.scenes:
+            raise ValueError(f"episodes='{asked.episodes}': also pass scenes=, those of the dataset")
+        per_scene, episodes = None, Episodes(asked.episodes, order="once")
+    else:
+        per_scene = episodes_per_scene_of(asked.episodes, len(scene_sources(spec)))
+        episodes = Episodes(order="once", count=per_scene)
+    keywords = {**_world(asked, policies, baselines), "episodes": episodes}
     env = BatchNavEnv(asked.num_envs, **keywords, scenes=spec, renderer=asked.renderer)
     try:
         baselines = _without_unfit_blind(baselines, env, note)
@@ -249,6 +258,7 @@ def episodes_per_scene_of(episodes: int | None, num_scenes: int) -> int:
     """
     if episodes is None:
         return EPISODES_PER_SCENE
+    check_counts(episodes=episodes)
     if episodes % num_scenes:
         fewer = episodes // num_scenes * num_scenes
         more = -(-episodes // num_scenes) * num_scenes
@@ -314,32 +324,42 @@ def _shipped(name: str) -> Path | None:
 
 
 def _world(asked: Asked, policies: dict[str, ChosenAgent], baselines: dict[str, ChosenAgent]) -> dict[str, Any]:
-    """Return the keywords of the environment: those of a policy's training, or the user's for an agent by name.
+    """Return the keywords of the environment: those of a policy's training, or those that an agent by name asks for.
 
     They include the sensors that the other agents need, which the policy does not read.
     """
-    about = next(iter(policies.values())).about
+    first = next(iter(policies.values()))
+    about = first.about
     if about is not None:
-        given = {"protocol": asked.protocol, "sensors": asked.sensors}
-        for name, value in given.items():
-            if value is not None:
-                raise ValueError(
-                    f"{name}={value!r}: a policy file, such as the shipped one, is evaluated with the settings of its "
-                    f"training: leave {name}= out, or pass policy='mapper' or 'module:name'"
-                )
+        if asked.protocol is not None:
+            raise ValueError(
+                f"protocol={asked.protocol!r}: a policy file, such as the shipped one, is evaluated with the settings "
+                "of its training: leave protocol= out, or pass policy='mapper' or 'module:name'"
+            )
         keywords = about.env_keywords()
-        task = keywords["task"]
     else:
-        keywords = {} if asked.protocol is None else {"protocol": asked.protocol}
-        task = PointNav() if asked.protocol is None else protocol_of(asked.protocol).task
-        keywords |= {} if asked.sensors is None else {"sensors": sensors_of(asked.sensors)}
-    usual = ("depth",) if asked.protocol is None else protocol_of(asked.protocol).sensors
+        keywords = env_keywords_of(first.agent)
+        keywords |= {} if asked.protocol is None else {"protocol": asked.protocol}
+    whole = with_defaults(keywords)
+    sensors = there = tuple(whole.get("sensors", ("depth",)))
     for one in (*policies.values(), *baselines.values()):
-        there = tuple(keywords.get("sensors", usual))
-        both = with_sensors(there, sensors_of_agent(one.agent))
-        if both != there:
-            keywords["sensors"] = both
-    return {**keywords, "measures": measures_for_causes(task)}
+        sensors = with_sensors(sensors, env_keywords_of(one.agent).get("sensors", ()))
+    if sensors != there:
+        keywords["sensors"] = sensors
+    measures = tuple(whole.get("measures", ()))
+    names = {measure.name for measure in measures}
+    needed = (one for one in measures_for_causes(whole.get("task") or PointNav()) if one.name not in names)
+    return {**keywords, "measures": (*measures, *needed)}
+
+
+def _check_keywords(agent: Agent, env: BatchNavEnv) -> None:
+    """Raise ValueError unless an environment has the keywords that an agent needs; its sensors have been added."""
+    keywords = with_defaults(env_keywords_of(agent))
+    for name in (one for one in keywords if one not in ("protocol", "sensors", "measures")):
+        value = attrgetter(_MADE.get(name, name))
+        needed, found = value(EnvConfig(**keywords)), value(env.config)
+        if needed != found:
+            raise ValueError(f"{name} is {found!r}, the agent needs {needed!r}: evaluate it alone, as policy=")
 
 
 def _without_images(keywords: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ class MapAgent:
     It sees what a policy may see: its depth camera's images and the goal's direction.
     """
 
-    sensors = (MapPath(),)
+    env_keywords = MappingProxyType({"sensors": (MapPath(),)})
 
     def reset(self, env: Any) -> None:
         """Raise ValueError unless the environment has the actions and the sensors."""

@@ -12,7 +12,6 @@ from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.evaluation.agents import uniform_draws
 from gym_batchnav.evaluation.records import is_known, value_of
 from gym_batchnav.evaluation.world import PolicyAbout, check_world, policy_actions
-from gym_batchnav.task.api import Sensor
 from gym_batchnav.train.encoder import GOAL_PICTURES
 from gym_batchnav.train.policy import PREVIOUS_ACTION, Policy
 from gym_batchnav.train.policy_file import load_policy
@@ -43,16 +42,16 @@ class PolicyAgent:
         self.allow_mismatch = allow_mismatch
 
     @property
-    def sensors(self) -> tuple[str | Sensor, ...]:
+    def env_keywords(self) -> dict[str, Any]:
         """The images and the other sensors besides the task's that the policy reads, as far as its file has them.
 
         It is empty without ``about``. Sensors of a user's class are left out.
         """
         if self.about is None:
-            return ()
+            return {}
         records = self.about.other_sensors
         others = [record for name, record in records.items() if name in self.policy.vectors and is_known(record)]
-        return (*self._images, *map(value_of, others))
+        return {"sensors": (*self._images, *map(value_of, others))}
 
     @property
     def _images(self) -> tuple[str, ...]:

@@ -79,8 +79,10 @@ def longest_episodes(episodes: EvaluatedEpisodes, num_scenes: int, per_scene: in
 
 def _draw_longest(comparison: Comparison, out: Path) -> None:
     """Draw the maps and the clip of the longest episodes."""
-    shown = longest_episodes(comparison.results[comparison.policies[0]], SHOWN_SCENES, SHOWN_EPISODES)
-    with _recorded(comparison, shown, min(SHOWN_EPISODES, comparison.episodes_per_scene)) as (env, recording):
+    episodes = comparison.results[comparison.policies[0]]
+    shown = longest_episodes(episodes, SHOWN_SCENES, SHOWN_EPISODES)
+    in_first = int((episodes.scene_index == episodes.scene_index.min()).sum())
+    with _recorded(comparison, shown, min(SHOWN_EPISODES, in_first)) as (env, recording):
         save_picture(trajectory_maps(env, recording), out / "trajectories.png")
         save_clip(episode_clip(env, recording), out / "clip.gif", fps=8)
 

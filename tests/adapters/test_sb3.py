@@ -23,6 +23,7 @@ from stable_baselines3.common.vec_env import VecMonitor, VecNormalize, VecVideoR
 from gym_batchnav.adapters.sb3 import NavEvalCallback, SB3Agent, SB3VecEnv, evaluate_once
 from gym_batchnav.env.config import Episodes
 from gym_batchnav.env.single import SingleEnv
+from gym_batchnav.evaluation.agents import env_keywords_of
 from gym_batchnav.evaluation.evaluate import evaluate
 from gym_batchnav.geometry import Camera
 
@@ -403,6 +404,8 @@ def test_an_agent_acts_in_a_batch_of_its_own_as_in_training(make, normalizes):
         for agent in (SB3Agent(model, env), lambda observation: model.predict(observation, deterministic=True)[0])
     ]
     np.testing.assert_allclose(rewards[0], scores["reward"], atol=1e-4)
+    keywords = env_keywords_of(SB3Agent(model, env))
+    assert keywords["camera"] == Camera(36, 36) and keywords["max_episode_steps"] == LIMIT
     assert np.abs(rewards[1] - scores["reward"]).max() > 0.01
 
 

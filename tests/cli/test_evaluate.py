@@ -19,12 +19,15 @@ pytest.importorskip("safetensors", reason="safetensors is not installed")
 from gym_batchnav.cli import app  # noqa: E402
 from gym_batchnav.cli.evaluate import evaluate as evaluate_command  # noqa: E402
 from gym_batchnav.cli.evaluate_tables import print_tables, stop_hint, tables  # noqa: E402
+from gym_batchnav.episodes.habitat import write_episodes  # noqa: E402
+from gym_batchnav.episodes.sampling import sample_episodes  # noqa: E402
 from gym_batchnav.evaluation import failures  # noqa: E402
 from gym_batchnav.evaluation.comparison import SHIPPED_BLIND, SHIPPED_POLICY, Asked, _baselines, make_comparison  # noqa: E402
 from gym_batchnav.evaluation.report import read_scores  # noqa: E402
 from gym_batchnav.evaluation.world import PolicyAbout  # noqa: E402
 from gym_batchnav.geometry import Camera  # noqa: E402
 from gym_batchnav.library.sources import assets_dir  # noqa: E402
+from gym_batchnav.navmesh.mesh import NavMesh  # noqa: E402
 from gym_batchnav.system.extras import MissingExtraError  # noqa: E402
 from gym_batchnav.system.nested import finite  # noqa: E402
 from gym_batchnav.train.policy import make_policy  # noqa: E402
@@ -214,6 +217,9 @@ def test_what_cannot_be_evaluated_is_refused(files, tmp_path, monkeypatch):
 
     refused(r"episodes=7: all 2 scenes have the same weight, .* multiple of 2: pass 6 or 8", episodes=7)
     refused("multiple of 2: pass 2$", episodes=1)
+    refused("episodes=0: pass a whole number of at least 1", episodes=0)
+    refused("'val.json': the file does not exist", episodes="val.json")
+    refused("'val.json': also pass scenes=", episodes="val.json", scenes=None)
     refused("202 episodes|101 episodes of scene 'apartment_0', which has only 100", episodes=202, num_envs=1)
     other = write_policy(tmp_path / "far.safetensors", "blind", forward_step=0.5)
     refused("'far.safetensors' cannot act .*forward_step is 0.25, the policy was trained with 0.5", agents=str(other))
@@ -298,11 +304,11 @@ def test_several_seeds_are_runs_of_one_agent(seeds, tmp_path, capsys, without_pi
 def test_anybodys_agent_is_evaluated_by_name(files, tmp_path, monkeypatch, without_pictures):
     (tmp_path / "agents_that_stop.py").write_text(
         "import numpy as np\n\ndef stop(observation):\n    assert observation['rgb'].shape[1:] == (64, 64, 3)\n"
-        "    return np.zeros(len(observation['rgb']), int)\n"
+        "    return np.zeros(len(observation['rgb']), int)\n\nstop.env_keywords = {'sensors': ('rgb',)}\n"
     )
     monkeypatch.chdir(tmp_path)
     name = "agents_that_stop:stop"
-    options = {"policy": [name], "scenes": SCENES[:1], "episodes": 2, "num_envs": 2, "sensors": "rgb"}
+    options = {"policy": [name], "scenes": SCENES[:1], "episodes": 2, "num_envs": 2}
     evaluate(**options, agents="random", out=tmp_path / "report")
     found = json.loads((tmp_path / "report" / "results.json").read_text())
     assert found["policies"] == [{"policy": name}] and found["num_steps"] == 1
@@ -313,6 +319,76 @@ def test_anybodys_agent_is_evaluated_by_name(files, tmp_path, monkeypatch, witho
         merge(tmp_path / "joint", [tmp_path / "part"])
     merge(tmp_path / "joint", [tmp_path / "part"], policy=[name])
     assert (tmp_path / "joint" / "scores.json").read_bytes() == (tmp_path / "report" / "scores.json").read_bytes()
+
+
+DRIVER = """
+import numpy as np
+
+from gym_batchnav import Camera, VelocityActions
+
+
+class Driver:
+    env_keywords = {
+        "sensors": ("rgb",),
+        "camera": {"left": Camera(20, 10, yaw_deg=90), "right": Camera(20, 10, yaw_deg=-90)},
+        "actions": VelocityActions(time_step=0.5, stop_component=True),
+        "max_episode_steps": 7,
+    }
+
+    def reset(self, env): ...
+
+    def act(self, env, observation, begun):
+        assert observation["left/rgb"].shape[1:] == (10, 20, 3) and "left/depth" not in observation
+        return np.tile(np.float32([1, 0, -1]), (len(begun), 1))
+
+
+def walker(observation):
+    return np.ones(len(observation["depth"]), int)
+
+
+walker.env_keywords = {"camera": Camera(30, 20)}
+
+
+def lost(observation): ...
+
+
+lost.env_keywords = {"scenes": "apartment_1"}
+"""
+
+
+def test_an_agent_says_in_which_environment_it_acts(files, tmp_path, monkeypatch, without_pictures):
+    (tmp_path / "driving_agents.py").write_text(DRIVER)
+    monkeypatch.chdir(tmp_path)
+    options = {"scenes": SCENES[:1], "episodes": 2, "num_envs": 2}
+    evaluate(policy=["driving_agents:Driver"], agents="follower", **options, out=tmp_path / "report")
+    assert json.loads((tmp_path / "report" / "results.json").read_text())["num_steps"] == 7
+    asked = Asked(("driving_agents:walker",), ("random",), ("apartment_0",), 2, 2)
+    comparison = make_comparison(asked, load_agent)
+    try:
+        assert comparison.env.single_observation_space["depth"].shape == (20, 30, 1)
+    finally:
+        comparison.close()
+    for agents, match in (("walker", "camera is .* the agent needs .*: evaluate it alone"), ("lost", "env_keywords=")):
+        with pytest.raises(ValueError, match=match):
+            evaluate(policy=[str(files["small"])], agents=f"driving_agents:{agents}", **options)
+
+
+def test_all_episodes_of_a_dataset_are_run(tmp_path, without_pictures):
+    """Scenes may have different numbers of them."""
+    rng = np.random.default_rng(0)
+    sampled = {
+        f"{name}.glb": sample_episodes(NavMesh.load(assets_dir() / f"{name}.navmesh"), count, rng)
+        for name, count in zip(SCENES, (3, 1), strict=True)
+    }
+    write_episodes(sampled, tmp_path / "val.json.gz")
+    out = tmp_path / "report"
+    dataset = str(tmp_path / "val.json.gz")
+    evaluate(policy=["random"], agents="follower", scenes=SCENES, episodes=dataset, num_envs=3, out=out)
+    rows = list(csv.DictReader((out / "episodes.csv").read_text().splitlines()))
+    found = [(row["scene"], float(row["start_distance"])) for row in rows if row["agent"] == "follower"]
+    expected = [(name, distance) for name in SCENES for distance in sampled[f"{name}.glb"].distance.tolist()]
+    assert [scene for scene, _ in found] == [scene for scene, _ in expected]
+    np.testing.assert_allclose([one for _, one in found], [one for _, one in expected], atol=1e-3)
 
 
 def test_the_mapper_acts_in_the_episodes_of_a_policy(files, tmp_path, without_pictures):

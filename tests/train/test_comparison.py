@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("safetensors", reason="safetensors is not installed")
 
 from gym_batchnav import BatchNavEnv, DiscreteActions  # noqa: E402
-from gym_batchnav.evaluation.agents import sensors_of_agent  # noqa: E402
+from gym_batchnav.evaluation.agents import env_keywords_of  # noqa: E402
 from gym_batchnav.evaluation.comparison import Asked, make_comparison  # noqa: E402
 from gym_batchnav.evaluation.world import policy_about  # noqa: E402
 from gym_batchnav.geometry import Camera  # noqa: E402
@@ -100,7 +100,7 @@ def test_a_blind_policy_keeps_the_sensors_that_read_no_images(write, monkeypatch
 
 def test_the_agent_of_a_file_says_which_sensors_it_reads(write):
     policy, about = load_policy(write("mapped", "small", ("rgb", "depth", MapPath(), Heading())))
-    assert sensors_of_agent(PolicyAgent(policy, about=about)) == ("depth", "rgb", MapPath(), Heading())
-    assert PolicyAgent(policy).sensors == ()
+    assert env_keywords_of(PolicyAgent(policy, about=about)) == {"sensors": ("depth", "rgb", MapPath(), Heading())}
+    assert PolicyAgent(policy).env_keywords == {}
     blind, about = load_policy(write("blind", "blind", ("depth", Heading())))
-    assert PolicyAgent(blind, about=about).sensors == (Heading(),)
+    assert PolicyAgent(blind, about=about).env_keywords == {"sensors": (Heading(),)}
