@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -14,7 +15,8 @@ from rich.table import Table
 from gym_batchnav.cli.flags import listed, refuse_options
 
 if TYPE_CHECKING:
-    from gym_batchnav.episodes.samplers import ObjectEpisodes
+    from gym_batchnav.episodes.samplers import ObjectEpisodes, PointEpisodes
+    from gym_batchnav.navmesh.mesh import NavMeshSettings
 
 
 class TaskName(str, Enum):
@@ -33,7 +35,13 @@ def episodes(
         ),
     ],
     out: Annotated[Path, typer.Option(help="File to write: .json.gz or .json.")] = Path("episodes.json.gz"),
-    task: Annotated[TaskName, typer.Option(help="Goals: points, or objects with view points.")] = TaskName.POINTNAV,
+    task: Annotated[
+        TaskName | None,
+        typer.Option(help="Goals: points (the default), or objects with view points.", show_default=False),
+    ] = None,
+    protocol: Annotated[
+        str | None, typer.Option(help="Sample for the task and the agent of a protocol, such as objectnav-2023.")
+    ] = None,
     categories: Annotated[
         str,
         typer.Option(help="Categories of objects, separated by commas; retail_chair_b=chair for other names of them."),
@@ -51,7 +59,7 @@ def episodes(
 
     Example: gym-batchnav episodes apartments --task objectnav --out objects.json.gz
 
-    Example: gym-batchnav episodes shop.glb --task objectnav --categories bed,retail_chair_b=chair
+    Example: gym-batchnav episodes shop.glb --protocol objectnav-2023 --categories bed,retail_chair_b=chair
 
     Example: gym-batchnav episodes home.json.gz
     """
@@ -62,11 +70,10 @@ def episodes(
     import numpy as np
 
     from gym_batchnav.episodes.episode_set import EpisodeSet
-    from gym_batchnav.episodes.floors import floor_islands
     from gym_batchnav.episodes.habitat import write_episodes
     from gym_batchnav.episodes.habitat_objects import write_object_episodes
     from gym_batchnav.episodes.objects import ObjectInstance, sample_object_episodes
-    from gym_batchnav.episodes.sampling import sample_episodes
+    from gym_batchnav.episodes.samplers import ObjectEpisodes
     from gym_batchnav.library.cache import DiskCache
     from gym_batchnav.library.prepare import NavigationPreparer
     from gym_batchnav.library.sources import scene_sources
@@ -79,14 +86,15 @@ def episodes(
     check_destination(out)
     if not out.name.endswith((".json", ".json.gz")):
         raise ValueError(f"out='{out}': the name of an episode file must end in .json or .json.gz")
+    settings, sampler = _agent_and_sampler(protocol, task, categories)
     cache = DiskCache()
-    preparer = NavigationPreparer(cache=cache)
+    preparer = NavigationPreparer(settings, cache=cache)
     sources = scene_sources(scenes, cache)
     points: dict[str, EpisodeSet] = {}
     objects: dict[str, tuple[EpisodeSet, list[ObjectInstance]]] = {}
-    sampler = _object_episodes(categories)
     refused: list[str] = []
-    compile_ahead(building_workloads(measures=True, draws_with="embree" if task is TaskName.OBJECTNAV else None))
+    draws_with = "embree" if isinstance(sampler, ObjectEpisodes) else None
+    compile_ahead(building_workloads(measures=True, draws_with=draws_with))
     with late_progress("Sampling episodes of scenes", len(sources)) as done:
         for index, source in enumerate(sources):
             scene = source.load()
@@ -94,18 +102,18 @@ def episodes(
             rng = np.random.default_rng([seed, index])
             file = f"{source.name}.glb"
             try:
-                if task is TaskName.OBJECTNAV:
+                if isinstance(sampler, ObjectEpisodes):
                     found = sampler.instances(scene, navmesh)
                     sampled = sample_object_episodes(navmesh, found, sampler.categories, num_episodes, rng)
                     objects[file] = (sampled, found)
                 else:
-                    points[file] = sample_episodes(navmesh, num_episodes, rng, islands=floor_islands(scene, navmesh))
+                    points[file] = sampler.sample(scene, navmesh, num_episodes, rng)
             except ValueError as error:
                 refused.append(f"scene '{source.name}': {error}")
             done()
     if len(refused) == len(sources):
         raise ValueError("\n".join(refused))
-    if task is TaskName.OBJECTNAV:
+    if isinstance(sampler, ObjectEpisodes):
         write_object_episodes(objects, out)
     else:
         write_episodes(points, out)
@@ -116,15 +124,39 @@ def episodes(
     console.print(f"{out}: {counted(num_episodes * used, 'episode')} in {counted(used, 'scene')}")
 
 
-def _object_episodes(categories: str) -> ObjectEpisodes:
-    """Return the sampler of a list of categories and of pairs name=category, which commas separate."""
-    from gym_batchnav.episodes.samplers import ObjectEpisodes
+def _agent_and_sampler(
+    protocol: str | None, task: TaskName | None, categories: str
+) -> tuple[NavMeshSettings | None, PointEpisodes | ObjectEpisodes]:
+    """Return the agent for which navmeshes are built, and the sampler of the task.
 
+    Raises:
+        ValueError: The protocol is unknown, or for another task than the one given or than files hold.
+    """
+    from gym_batchnav.episodes.samplers import ObjectEpisodes, PointEpisodes
+    from gym_batchnav.protocols import protocol_of
+
+    settings = None
+    sampler: Any = ObjectEpisodes() if task is TaskName.OBJECTNAV else PointEpisodes()
+    if protocol is not None:
+        chosen = protocol_of(protocol)
+        settings, theirs = chosen.navmesh_settings, chosen.task.sampler
+        fits = type(theirs) is type(sampler) if task else isinstance(theirs, (PointEpisodes, ObjectEpisodes))
+        if not fits or getattr(theirs, "per_instance", False):
+            raise ValueError(
+                f"protocol={protocol!r} is for {type(chosen.task).__name__}: choose one of PointNav or ObjectNav, "
+                "without --task"
+            )
+        sampler = theirs
+    return settings, _object_episodes(categories, sampler) if isinstance(sampler, ObjectEpisodes) else sampler
+
+
+def _object_episodes(categories: str, sampler: ObjectEpisodes) -> ObjectEpisodes:
+    """Return a sampler with a list of categories and of pairs name=category, which commas separate."""
     pairs = [[word.strip() for word in one.split("=")] for one in listed(categories)]
     if any(len(pair) > 2 or not all(pair) for pair in pairs):
         raise ValueError(f"categories={categories!r}: pass names or pairs such as bed,retail_chair_b=chair")
     names = tuple(dict.fromkeys(pair[-1] for pair in pairs))
-    return ObjectEpisodes(names, aliases=dict(pair for pair in pairs if len(pair) == 2))
+    return replace(sampler, categories=names, aliases=dict(pair for pair in pairs if len(pair) == 2))
 
 
 def _describe(file: Path) -> None:

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 import gym_batchnav
 from gym_batchnav.cli import app, main
 from gym_batchnav.episodes.habitat import read_episodes
+from gym_batchnav.episodes.samplers import ObjectEpisodes
 from gym_batchnav.library.sources import assets_dir, shipped_scenes
 from gym_batchnav.scene.load import load_scene
 from gym_batchnav.scene.save import save_glb
@@ -163,6 +164,22 @@ def test_episodes_are_sampled_and_described(tmp_path):
     for name, one in found.items():
         line = next(line for line in shown.splitlines() if name in line)
         assert f"{one.distance.min():.2f}" in line and f"{one.distance.max():.2f}" in line
+
+
+def test_episodes_are_sampled_for_the_agent_and_the_task_of_a_protocol(tmp_path, monkeypatch):
+    save_glb(box_room(), tmp_path / "room.glb")
+    wanted = ("episodes", tmp_path / "room.glb", "--out", tmp_path / "room.json", "--num-episodes", "100")
+    run(*wanted, "--protocol", "pointnav-2021")
+    starts = read_episodes(tmp_path / "room.json")["room"].start
+    run(*wanted)
+    own = read_episodes(tmp_path / "room.json")["room"].start
+    assert np.ptp(starts, axis=0)[0] < np.ptp(own, axis=0)[0]  # the wider agent keeps away from walls
+    samplers = []
+    monkeypatch.setattr(ObjectEpisodes, "instances", lambda self, *_: samplers.append(self) or [])
+    run(*wanted, "--protocol", "objectnav-hm3d-2022", "--categories", "bed", expect=1)
+    assert samplers == [ObjectEpisodes(("bed",), eye_height=0.88)]
+    for options in (("instanceimagenav-2023",), ("objectnav-2023", "--task", "pointnav")):
+        assert "choose one of PointNav or ObjectNav" in str(run(*wanted, "--protocol", *options, expect=1).exception)
 
 
 @pytest.mark.slow
