@@ -3,6 +3,7 @@
 import json
 import runpy
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import gymnasium
@@ -164,6 +165,21 @@ def test_user_defined_protocols_work(make):
     env = make(protocol=mine, sensors=("depth",))
     assert env.max_episode_steps == 7
     assert env.protocol_card().notes == "" and "mine (here)" in str(env.protocol_card())
+
+
+def test_a_task_does_not_lose_the_values_of_a_protocol():
+    protocol = protocol_of("objectnav-2023")
+    with pytest.raises(ValueError, match=r"task=ObjectNav.* leaves out eye_height=1.31 of protocol='objectnav-2023'"):
+        with_defaults({"protocol": "objectnav-2023", "task": ObjectNav(("bed",))})
+    ours = replace(protocol.task, categories=("bed",))
+    assert with_defaults({"protocol": "objectnav-2023", "task": ours})["task"] == ours
+    ours = ObjectNav(("bed",), eye_height=1)
+    assert with_defaults({"protocol": "objectnav-2023", "task": ours})["task"] == ours
+    other = replace(protocol, task=ObjectNav(("bed",)))
+    assert with_defaults({"protocol": other, "task": other.task})["task"].eye_height == 1.25
+    with pytest.raises(ValueError, match=r"success_distance=0.36, goal_sensor=StaticPointGoal"):
+        with_defaults({"protocol": "pointnav-2021", "task": PointNav(success_reward=5)})
+    assert isinstance(with_defaults({"protocol": "pointnav-2021", "task": ObjectNav()})["task"], ObjectNav)
 
 
 def limited(task, steps=7, camera=None, **fields):

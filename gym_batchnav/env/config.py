@@ -465,15 +465,33 @@ def with_defaults(given: Mapping[str, Any], defaults: Mapping[str, Any] = Mappin
     If sensors are given but no noise, a protocol's noise stays with the sensors that are left.
 
     Raises:
-        ValueError: The protocol is unknown.
+        ValueError: The protocol is unknown, or a given task has defaults where that of the protocol has other values.
     """
     if given.get("protocol") is None:
         return {**defaults, **given}
-    theirs = protocol_of(given["protocol"]).keywords()
+    protocol = protocol_of(given["protocol"])
+    _check_task(given.get("task"), protocol)
+    theirs = protocol.keywords()
     if "sensors" in given and theirs["sensor_noise"] is not None:
         left = {name.rpartition("/")[2] for name in given["sensors"] if isinstance(name, str)}
         theirs["sensor_noise"] = {name: noise for name, noise in theirs["sensor_noise"].items() if name in left} or None
     return {**defaults, **theirs, **given}
+
+
+def _check_task(task: Any, protocol: NavigationProtocol) -> None:
+    """Raise ValueError if a protocol's task would be replaced by one of its kind that leaves out some of its values."""
+    theirs: Any = protocol.task
+    if not isinstance(task, type(theirs)):
+        return
+    values = ((one.name, one.default, getattr(theirs, one.name)) for one in fields(theirs))
+    lost = [f"{name}={value!r}" for name, usual, value in values if getattr(task, name) == usual != value]
+    if lost:
+        protocol_there = f"protocol_of({protocol.name!r})"
+        raise ValueError(
+            f"task={task!r} leaves out {', '.join(lost)} of protocol={protocol.name!r}: pass "
+            f"task=dataclasses.replace({protocol_there}.task, ...) for the protocol's other values, or "
+            f"protocol=dataclasses.replace({protocol_there}, task=...) without them (gym_batchnav.protocols)"
+        )
 
 
 def takes_keywords_of(
