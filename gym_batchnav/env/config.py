@@ -49,7 +49,7 @@ from gym_batchnav.scene.load import check_load_options
 from gym_batchnav.state import agent_state, arrays_of, episode_state
 from gym_batchnav.system.compilation import compile_ahead
 from gym_batchnav.system.limits import MEMORY, available_memory
-from gym_batchnav.system.numbers import check_choice, check_counts, check_flags
+from gym_batchnav.system.numbers import check_choice, check_counts, check_flags, is_count
 from gym_batchnav.task.api import Measure, Sensor, Task
 from gym_batchnav.task.components import Components
 from gym_batchnav.task.pointnav import PointNav
@@ -153,6 +153,8 @@ class Episodes:
         floors: Where sampled episodes begin and end: ``"main"`` for the largest island of each storey, ``"habitat"``
             for all islands with a radius of 1.5 m, including roofs and furniture. None uses the rule of the task's
             sampler.
+        seed: Seed of sampled episodes. A number samples other episodes, also for scenes that come with some; None
+            samples the usual ones.
 
     Raises:
         ValueError: A value is wrong; the message names the keyword, the value and the choices.
@@ -164,9 +166,12 @@ class Episodes:
     order: str = "random"
     count: int = 1000
     floors: str | None = None
+    seed: int | None = None
 
     def __post_init__(self) -> None:
         check_counts(count=self.count)
+        if self.seed is not None and (not is_count(self.seed) or self.file is not None):
+            raise ValueError(f"seed={self.seed!r} of Episodes: pass a whole number of at least 0, and no file")
         check_choice("order", self.order, EPISODE_ORDERS)
         check_choice("floors", self.floors, (None, *FLOORS))
         check_path("episodes", self.file)
@@ -410,6 +415,7 @@ class EnvConfig:
             settings=self.navmesh_settings,
             episode_file=None if episodes.file is None else Path(episodes.file),
             num_episodes=episodes.count,
+            seed=episodes.seed,
             sampler=with_floors(sampler, episodes.floors),
             geodesic=self.geodesic,
             cache=self.scene_settings.cache,

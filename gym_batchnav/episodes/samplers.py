@@ -34,7 +34,7 @@ class EpisodeSampler(Protocol):
     sampled in the process that steps, maybe in a thread, and are not stored in the cache.
 
     A sampler for agents that do not walk, whose ``Actions`` have another ``make_agents``, also has
-    ``prepare(scene, navmesh, num_episodes, cache)``, which returns the scene's ``Navigation``.
+    ``prepare(scene, navmesh, num_episodes, rng, cache)``, which returns the scene's ``Navigation``.
     """
 
     def sample(self, scene: Scene, navmesh: NavMesh, num_episodes: int, rng: np.random.Generator) -> EpisodeSet:

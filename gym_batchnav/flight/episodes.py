@@ -91,14 +91,17 @@ class FlightEpisodes:
         """Return episodes of flying agents."""
         return self.sample_with_air(scene, navmesh, num_episodes, rng)[1]
 
-    def prepare(self, scene: Scene, navmesh: NavMesh, num_episodes: int, cache: DiskCache | None) -> FlightNavigation:
+    def prepare(
+        self, scene: Scene, navmesh: NavMesh, num_episodes: int, rng: np.random.Generator, cache: DiskCache | None
+    ) -> FlightNavigation:
         """Return the air and the episodes of a scene, from the cache or made and stored there.
 
         Raises:
             ValueError: The scene has no place to fly; the message names it.
         """
         solid = hashlib.sha256(np.ascontiguousarray(scene.solid_triangles).data).hexdigest()
-        content = f"{digest_of_geometry(scene)}-{solid}-{content_of_navmesh(navmesh)}-{scene.name}"
+        drawn = rng.bit_generator.state["state"]["state"]
+        content = f"{digest_of_geometry(scene)}-{solid}-{content_of_navmesh(navmesh)}-{drawn}"
         key = f"flight-{_digest()}-{self!r}-{num_episodes}-{content}"
         arrays = cache.load(key) if cache is not None else None
         start_polygon = np.zeros(num_episodes, np.int32)
@@ -109,7 +112,6 @@ class FlightEpisodes:
             except (ValueError, KeyError, TypeError, IndexError):
                 pass  # an entry that does not validate is replaced
         report_stage(f"{scene.name}: free space and shortest paths in the air")
-        rng = np.random.default_rng(list(scene.name.encode(errors="surrogatepass")))
         try:
             air, episodes = self.sample_with_air(scene, navmesh, num_episodes, rng)
         except ValueError as error:

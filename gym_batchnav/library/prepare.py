@@ -92,12 +92,13 @@ class NavigationPreparer:
             that came with a scene unchanged.
         episode_file: A Habitat dataset with the episodes. None reads the file ``<scene>.json.gz`` next to the scene if
             there is one, and otherwise samples episodes.
-        num_episodes: Number of episodes to sample for a scene without any; they depend on its name alone.
+        num_episodes: Number of episodes to sample for a scene without any; they depend on its name and ``seed`` alone.
         cache: Stores navmeshes, distances and episodes; None stores none.
         sampler: The kind of episodes to sample. A file next to the scene is only read for PointNav's kind. A sampler of
             the user's own runs in the process that steps, maybe in a thread, and its episodes are not stored.
         geodesic: The method that measures the lengths of episodes, ``"exact"`` or ``"detour"``. Both sample the same
             episodes.
+        seed: Seed of other episodes than the usual ones, which are then sampled for scenes that come with some, too.
     """
 
     settings: NavMeshSettings | None = None
@@ -107,6 +108,7 @@ class NavigationPreparer:
     cache: DiskCache | None = field(default=None, compare=False)
     sampler: EpisodeSampler = field(default=PointEpisodes())
     geodesic: str = "exact"
+    seed: int | None = None
 
     def __call__(self, scene: Scene) -> Navigation:
         """Prepare one scene."""
@@ -114,7 +116,8 @@ class NavigationPreparer:
         if prepare is not None:
             if self.episode_file is not None:
                 raise ValueError(_no_file(self.episode_file, self.sampler))
-            prepared: Navigation = prepare(scene, self._own_navmesh(scene), self.num_episodes, self.cache)
+            rng = sampling_generator(scene, self.seed)
+            prepared: Navigation = prepare(scene, self._own_navmesh(scene), self.num_episodes, rng, self.cache)
             return prepared
         navmesh = self._own_navmesh(scene)
         shipped = shipped_tables(scene, navmesh)
@@ -135,7 +138,7 @@ class NavigationPreparer:
     @property
     def reads_shipped_episodes(self) -> bool:
         """Whether shipped scenes run with the episodes that are shipped with them."""
-        return self.episode_file is None and type(self.sampler) is PointEpisodes
+        return self.episode_file is None and self.seed is None and type(self.sampler) is PointEpisodes
 
     def ground(self, scene: Scene) -> tuple[NavMesh, Drops]:
         """Return the navmesh of a scene, and the distances of the visible floor below it."""
@@ -165,10 +168,10 @@ class NavigationPreparer:
     def episodes(self, scene: Scene, navmesh: NavMesh) -> EpisodeSet:
         """Return the scene's episodes: from ``episode_file``, from the file next to the scene, or sampled."""
         points = type(self.sampler) is PointEpisodes
-        file = self.episode_file or (_episode_file_beside(scene) if points else None)
+        file = self.episode_file or (_episode_file_beside(scene) if points and self.seed is None else None)
         if file is None:
             try:
-                return cached_episodes(scene, navmesh, self.num_episodes, self.sampler, self.cache)
+                return cached_episodes(scene, navmesh, self.num_episodes, self.sampler, self.cache, self.seed)
             except ValueError as error:
                 raise SceneRefused(scene.name, reason_of(error)) from error
         objects = isinstance(self.sampler, ObjectEpisodes) and not self.sampler.per_instance
@@ -280,8 +283,19 @@ def cached_drops(scene: Scene, navmesh: NavMesh, cache: DiskCache | None) -> Dro
     return drops
 
 
+def sampling_generator(scene: Scene, seed: int | None) -> np.random.Generator:
+    """Return the random generator from which the episodes of a scene are sampled."""
+    words = list(scene.name.encode(errors="surrogatepass"))  # file names need not be UTF-8
+    return np.random.default_rng(words if seed is None else [*words, seed])
+
+
 def cached_episodes(
-    scene: Scene, navmesh: NavMesh, num_episodes: int, sampler: EpisodeSampler, cache: DiskCache | None
+    scene: Scene,
+    navmesh: NavMesh,
+    num_episodes: int,
+    sampler: EpisodeSampler,
+    cache: DiskCache | None,
+    seed: int | None = None,
 ) -> EpisodeSet:
     """Return the episodes of a sampler, from the cache or sampled and stored there.
 
@@ -291,7 +305,9 @@ def cached_episodes(
         ValueError: If the scene has no place for such episodes, or a user's sampler gives impossible ones.
     """
     is_builtin = is_rebuildable(sampler)
-    key = _episodes_key(scene, navmesh, num_episodes, sampler) if cache is not None and is_builtin else ""
+    key = ""
+    if cache is not None and is_builtin:
+        key = _episodes_key(scene, navmesh, num_episodes, sampler) + ("" if seed is None else f"-seed {seed}")
     arrays = cache.load(key) if cache is not None and is_builtin else None
     if arrays is not None:
         try:
@@ -299,8 +315,7 @@ def cached_episodes(
         except (ValueError, KeyError, TypeError):
             pass  # an entry that does not validate is replaced
     report_stage(f"{scene.name}: sampling episodes")
-    seed = list(scene.name.encode(errors="surrogatepass"))  # file names need not be UTF-8
-    episodes = sampler.sample(scene, navmesh, num_episodes, np.random.default_rng(seed))
+    episodes = sampler.sample(scene, navmesh, num_episodes, sampling_generator(scene, seed))
     if not is_builtin:
         try:
             _check_episodes(episodes, navmesh)

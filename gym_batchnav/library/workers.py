@@ -123,6 +123,7 @@ class PreparationWorker:
         self._request = {
             "settings": None if preparer.settings is None else asdict(preparer.settings),
             "num_episodes": preparer.num_episodes,
+            "seed": preparer.seed,
             "episode_file": None if preparer.episode_file is None else os.path.abspath(preparer.episode_file),
             "sampler": sampler_to_json(preparer.sampler),
             "cache_dir": os.path.abspath(disk.directory),
@@ -417,6 +418,7 @@ def _prepare(request: Mapping[str, Any], disk: DiskCache) -> None:
         settings=None if settings is None else NavMeshSettings(**settings),
         episode_file=None if episode_file is None else Path(episode_file),
         num_episodes=request["num_episodes"],
+        seed=request["seed"],
         sampler=PointEpisodes() if sampler is None else sampler_from_json(sampler),
         cache=disk,
     )

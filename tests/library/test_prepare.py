@@ -7,11 +7,15 @@ import pytest
 from rooms import box_room
 
 from gym_batchnav.env.batch import BatchNavEnv
+from gym_batchnav.env.config import Episodes
 from gym_batchnav.episodes import samplers
 from gym_batchnav.episodes.episode_set import episode_set
+from gym_batchnav.episodes.habitat import write_episodes
+from gym_batchnav.flight.episodes import FlightEpisodes
 from gym_batchnav.homes import generate_apartment
 from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.library.prepare import NavigationPreparer
+from gym_batchnav.library.sources import scene_sources
 from gym_batchnav.scene.save import save_glb
 from gym_batchnav.task.pointnav import PointNav
 
@@ -151,3 +155,28 @@ def test_a_task_without_a_sampler_is_refused_by_name(sampler):
     task = type("Odd", (PointNav,), {"sampler": sampler})()
     with pytest.raises(ValueError, match=r"sampler=.* of Odd: pass an object with a method sample"):
         BatchNavEnv(1, task=task)
+
+
+@pytest.mark.parametrize("sampler", [samplers.PointEpisodes(), FlightEpisodes()], ids=["walks", "flies"])
+def test_a_seed_samples_other_episodes_of_the_same_scene(tmp_path, sampler):
+    save_glb(box_room("room"), tmp_path / "room.glb")
+    scene = scene_sources(str(tmp_path / "room.glb"))[0].load()
+
+    def starts(seed, cache, num_episodes=5):
+        return NavigationPreparer(None, None, num_episodes, cache, sampler, seed=seed)(scene).episode_set.start.tolist()
+
+    cache = DiskCache(tmp_path / "cache")
+    found = [starts(seed, cache) for seed in (None, 0, 1)]
+    assert len(np.unique(np.concatenate(found), axis=0)) == 15
+    assert found == [starts(seed, cache) for seed in (None, 0, 1)] == [starts(seed, None) for seed in (None, 0, 1)]
+    if isinstance(sampler, samplers.PointEpisodes):  # whose episodes may come with the scene
+        few = NavigationPreparer(num_episodes=2)(scene).episode_set
+        write_episodes({"room.glb": few}, tmp_path / "room.json.gz")
+        assert starts(0, cache) == found[1] and len(starts(None, cache)) == 2
+
+
+def test_a_seed_of_episodes_is_a_whole_number_without_a_file(tmp_path):
+    (tmp_path / "val.json").write_text("")
+    for wrong in ({"seed": -1}, {"seed": 0.5}, {"file": tmp_path / "val.json", "seed": 1}):
+        with pytest.raises(ValueError, match="of Episodes: pass a whole number of at least 0, and no file"):
+            Episodes(**wrong)
