@@ -28,7 +28,7 @@ from gym_batchnav.system.child import POLL, UNINTERRUPTED, Child, ChildLost, che
 from gym_batchnav.system.limits import available_memory
 from gym_batchnav.system.notices import warn_user
 from gym_batchnav.system.process import num_processors
-from gym_batchnav.system.progress import late_progress
+from gym_batchnav.system.progress import late_progress, report_stage
 from gym_batchnav.system.wording import counted
 
 TIMEOUT = 300.0  # seconds for one scene
@@ -279,8 +279,10 @@ def prepare_scene(
         CallAbandoned: If the scene is no longer needed.
         ChildLost: If no process begins to prepare the scene.
     """
+    report_stage(f"{source.name}: looking in the cache")
     if source.recipe is None or worker.is_prepared(source.recipe):
         return ()
+    report_stage(f"{source.name}: navmesh, distances and episodes")
     begun = False
     for remaining in reversed(range(TRIES)):
         try:

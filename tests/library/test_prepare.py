@@ -1,6 +1,7 @@
 """Entries of the cache that do not validate are made again and never an error."""
 
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,7 +17,9 @@ from gym_batchnav.homes import generate_apartment
 from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.library.prepare import NavigationPreparer
 from gym_batchnav.library.sources import scene_sources
+from gym_batchnav.library.workers import prepare_scene
 from gym_batchnav.scene.save import save_glb
+from gym_batchnav.system import progress
 from gym_batchnav.task.pointnav import PointNav
 
 PER_EPISODE = ("start", "heading", "tour", "leg_distance", "nearest_goal", "view_index", "category")
@@ -180,3 +183,14 @@ def test_a_seed_of_episodes_is_a_whole_number_without_a_file(tmp_path):
     for wrong in ({"seed": -1}, {"seed": 0.5}, {"file": tmp_path / "val.json", "seed": 1}):
         with pytest.raises(ValueError, match="of Episodes: pass a whole number of at least 0, and no file"):
             Episodes(**wrong)
+
+
+def test_progress_says_that_a_prepared_scene_is_only_looked_up(tmp_path):
+    preparer = NavigationPreparer(num_episodes=5, cache=DiskCache(tmp_path))
+    preparer(box_room("room"))
+    assert progress._stages == ["room: sampling episodes"]
+    preparer(box_room("room"))
+    assert progress._stages == ["room: reading from the cache"]
+    prepared = SimpleNamespace(is_prepared=lambda recipe: True)
+    assert prepare_scene(prepared, SimpleNamespace(name="attic", recipe={})) == ()
+    assert progress._stages == ["attic: looking in the cache"]
