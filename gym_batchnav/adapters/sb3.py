@@ -15,6 +15,7 @@ from gymnasium.vector import VectorEnv, VectorWrapper
 
 from gym_batchnav.adapters.base import Adapter, to_dicts
 from gym_batchnav.env.batch import BatchNavEnv
+from gym_batchnav.env.flat import OneArray
 from gym_batchnav.evaluation.agents import OF_RUNS
 from gym_batchnav.evaluation.evaluate import evaluate
 from gym_batchnav.system.extras import needs_extra
@@ -181,6 +182,8 @@ class SB3VecEnv(Adapter, VecEnv):
         """Convert a batch's observations of any number of environments for SB3."""
         if not isinstance(observation, dict):
             return observation
+        if isinstance(self.env, OneArray):
+            return self.env.encode(observation)
         encoded = dict(observation)
         spaces: Any = self.observation_space
         for key, scale in self._depth_scales.items():
@@ -389,7 +392,7 @@ class SB3Agent(_ModelAgent):
     """A model of SB3 as an agent for ``evaluate`` and ``record_episodes``, on any batch with the same camera.
 
     A batch's own observations are not those that the model was trained on: SB3VecEnv converts depth, and VecNormalize
-    normalises. The agent does the same, so that it acts as in training. ``evaluate --policy module:agent`` makes it an
+    normalises. The agent does the same, so that it acts as in training. ``evaluate --policy module:name`` makes it an
     environment like that of the training.
 
     Args:

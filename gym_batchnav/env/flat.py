@@ -87,16 +87,16 @@ class OneArray(VectorWrapper):
     ) -> tuple[np.ndarray, dict[str, Any]]:
         """Begin an episode in every environment, or in those of a mask, as the batch does."""
         observation, info = self.env.reset(seed=seed, options=options)
-        return self._encode(observation), info
+        return self.encode(observation), info
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Act in every environment, as the batch does."""
         observation, reward, terminated, truncated, info = self.env.step(actions)
         if "final_obs" in info:
             ended = np.nonzero(info["_final_obs"])[0]
-            rows = self._encode({name: values[ended] for name, values in info["final_obs"].items()})
+            rows = self.encode({name: values[ended] for name, values in info["final_obs"].items()})
             info["final_obs"] = scatter(rows, ended, self.num_envs)
-        return self._encode(observation), reward, terminated, truncated, info
+        return self.encode(observation), reward, terminated, truncated, info
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         """Call a method of the batch, or read an attribute, and return one result per environment."""
@@ -115,7 +115,7 @@ class OneArray(VectorWrapper):
     ) -> dict[str, Any]:
         return self.env._repr_mimebundle_(include, exclude)
 
-    def _encode(self, observation: dict[str, np.ndarray]) -> np.ndarray:
+    def encode(self, observation: dict[str, np.ndarray]) -> np.ndarray:
         """Encode the observations of M environments as one array [M, ...]."""
         raise NotImplementedError
 
@@ -159,7 +159,7 @@ class ScanObservation(OneArray):
         low = np.concatenate([np.zeros(camera.width), [-1, -1, 0]]).astype(np.float32)
         super().__init__(env, Box(low, np.ones_like(low), dtype=np.float32))
 
-    def _encode(self, observation: dict[str, np.ndarray]) -> np.ndarray:
+    def encode(self, observation: dict[str, np.ndarray]) -> np.ndarray:
         """Concatenate depth and goal."""
         depth = observation["depth"]
         row = np.empty((len(depth), *self._shape), np.float32)
@@ -195,7 +195,7 @@ class ImageObservation(OneArray):
         super().__init__(env, Box(0, 255, (camera.height, camera.width, channels), np.uint8))
         self._depth_scale = np.float32(255 / camera.depth_encoding.high)
 
-    def _encode(self, observation: dict[str, np.ndarray]) -> np.ndarray:
+    def encode(self, observation: dict[str, np.ndarray]) -> np.ndarray:
         """Interleave images and goal, pixel by pixel."""
         goal = encode_goal(observation[GOAL])
         levels = np.rint(goal * np.array([127, 127, 255]) + np.array([128, 128, 0])).astype(np.uint8)

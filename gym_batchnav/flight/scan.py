@@ -53,7 +53,7 @@ class FlightScan(OneArray):
         self._low = low
         super().__init__(env, Box(low, np.ones_like(low), dtype=np.float32))
 
-    def _encode(self, observation: dict[str, np.ndarray]) -> np.ndarray:
+    def encode(self, observation: dict[str, np.ndarray]) -> np.ndarray:
         """Concatenate depths, goal and velocity."""
         goal = observation[GoalVector.name]
         distance = np.linalg.norm(goal, axis=1, keepdims=True)

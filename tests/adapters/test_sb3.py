@@ -7,6 +7,7 @@ from libraries import GYMNASIUM, require
 require("stable_baselines3")
 
 import csv
+from types import SimpleNamespace
 
 import gymnasium
 import numpy as np
@@ -22,6 +23,7 @@ from stable_baselines3.common.vec_env import VecMonitor, VecNormalize, VecVideoR
 
 from gym_batchnav.adapters.sb3 import NavEvalCallback, SB3Agent, SB3VecEnv, evaluate_once
 from gym_batchnav.env.config import Episodes
+from gym_batchnav.env.flat import ScanObservation
 from gym_batchnav.env.single import SingleEnv
 from gym_batchnav.evaluation.agents import env_keywords_of
 from gym_batchnav.evaluation.evaluate import evaluate
@@ -407,6 +409,20 @@ def test_an_agent_acts_in_a_batch_of_its_own_as_in_training(make, normalizes):
     keywords = env_keywords_of(SB3Agent(model, env))
     assert keywords["camera"] == Camera(36, 36) and keywords["max_episode_steps"] == LIMIT
     assert np.abs(rewards[1] - scores["reward"]).max() > 0.01
+
+
+def test_an_agent_that_read_one_array_acts_in_a_batch_with_a_dict(make):
+    """Such is the batch that ``gym-batchnav evaluate`` makes."""
+    camera = Camera(8, 1)
+    shapes = set()
+
+    def predict(observation, **_):
+        shapes.add(observation.shape)
+        return np.ones(len(observation), np.int64), None
+
+    agent = SB3Agent(SimpleNamespace(predict=predict), SB3VecEnv(ScanObservation(make(camera=camera))))
+    evaluate(make(3, "next_step", camera=camera), agent)
+    assert shapes == {(3, 11)}
 
 
 # What newcomers meet
