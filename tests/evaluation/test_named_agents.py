@@ -80,7 +80,7 @@ def test_names_without_an_agent_are_refused(modules):
     for name, match in (
         (
             "folower",
-            "there is no such file: pass 'follower', 'mapper', .*shipped policy .explore_scan, pointnav_.*'module:f",
+            "there is no such file: pass 'follower', 'mapper', .*shipped policy .explore_scan, pointnav_.*'module:n",
         ),
         ("runs/policy.safetensors", "there is no such file"),
         ("~no_such_user/policy.safetensors", "there is no such file"),
