@@ -10,6 +10,8 @@ cameras     two cameras, relative to one with as many pixels. The two look at th
             each, and turned cameras would trace rays that are farther apart.
 colours     depth and RGB, relative to depth alone
 map         the sensor MapPath in addition to depth of 32 x 32 pixels
+detour      ``geodesic="detour"`` relative to exact distances, for blind agents: to one goal, and to the nearest of the
+            many view points of ObjectNav
 functional  calls of ``env.functional()`` relative to ``env.step``. Each call restores the given state and saves the
             next one, which costs about as much from an older state as from the last. Blind agents show that cost;
             with images it is small compared with drawing. "packed" also makes an array of every state and a checked
@@ -39,9 +41,12 @@ from gym_batchnav.geometry import Camera
 from gym_batchnav.mapping.sensors import MapPath
 from gym_batchnav.noise.depth import RedwoodNoise
 from gym_batchnav.noise.rgb import GaussianNoise, PoissonNoise, SaltAndPepperNoise, SpeckleNoise
+from gym_batchnav.task.objectnav import ObjectNav
+from gym_batchnav.task.pointnav import PointNav
 
 NUM_ENVS = 256
 NUM_ACTIONS = 64  # steps between two resets
+DETOUR_SCENES = "procedural:0-3"
 MIN_NOISE = 0.9
 MIN_CAMERAS = 0.95
 FUNCTIONAL_BARS = {("depth",): 0.9, (): 0.0}  # by sensors; none for blind agents
@@ -184,6 +189,14 @@ def mapped(seconds: float, renderer: str) -> Iterator[Record]:
     yield Record("a map", ("depth",), ratio)
 
 
+def detour(seconds: float, renderer: str) -> Iterator[Record]:
+    """Compare steps that measure distances by Detour's paths with steps that measure exact ones."""
+    for task in (PointNav(), ObjectNav()):
+        without = {"task": task, "scenes": DETOUR_SCENES, "sensors": (), "renderer": renderer}
+        ratio = compared({**without, "geodesic": "detour"}, without, seconds)
+        yield Record(f"Detour's distances, {type(task).__name__}", (), ratio)
+
+
 def functional(seconds: float, renderer: str) -> Iterator[Record]:
     """Compare calls of the batch as a function with its steps, by kind of arrays."""
     kinds = ["numpy", "packed"] + ["torch"] * (find_spec("torch") is not None)
@@ -194,7 +207,14 @@ def functional(seconds: float, renderer: str) -> Iterator[Record]:
             yield Record(f"functional, {kind}", sensors, median_ratio(rates, kind, "step"), bar)
 
 
-PARTS = {"noise": noise, "cameras": cameras, "colours": colours, "map": mapped, "functional": functional}
+PARTS = {
+    "noise": noise,
+    "cameras": cameras,
+    "colours": colours,
+    "map": mapped,
+    "detour": detour,
+    "functional": functional,
+}
 
 
 def main() -> None:

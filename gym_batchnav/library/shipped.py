@@ -27,7 +27,7 @@ from gym_batchnav.navmesh.record import NAVMESH_ARRAYS
 from gym_batchnav.scene.scene import Scene
 from gym_batchnav.scene.simplify import digest_of_geometry
 
-_FORMAT = 1
+_FORMAT = 2
 _SUFFIX = ".tables"
 
 
@@ -77,8 +77,10 @@ def _tables(arrays: Mapping[str, np.ndarray], navmesh: NavMesh) -> ShippedTables
         arrays["goals.polygon"],
         arrays["goals.aim"],
         np.arange(num_goals + 1, dtype=np.int32),
-        _field(arrays["goals.point"], arrays["look_start"], arrays["looks"], stored["point"], between),
+        _field(arrays["goals.point"], arrays["goals.look_start"], arrays["goals.looks"], stored["point"], between),
         np.unpackbits(arrays["goals.seen"], axis=1, count=navmesh.num_polygons).astype(bool),
+        arrays["goals.look_start"],
+        arrays["goals.looks"],
     )
     episode_arrays = {name: arrays[f"episodes.{name}"] for name in EPISODE_ARRAYS}
     check_episode_arrays(episode_arrays)
@@ -131,18 +133,14 @@ def make_shipped_tables(path: Path) -> bytes:
     episodes = fit_episodes(listed, navmesh, str(file))
     tables = navmesh.tables(episodes.goals, navmesh.drops(scene.vertices, scene.triangles))
     _, start_polygon = navmesh.snap_with_polygon(episodes.start)
-    points, goals = tables.corners.point, tables.goals
-    straight = np.sqrt(((points - goals.point[:, None].astype(np.float64)) ** 2).sum(axis=-1)).astype(np.float32)
-    goal, looks = np.nonzero(goals.field == straight)  # nothing is nearer than what is in sight
+    goals = tables.goals
     arrays = {
         "key": np.array(_key(scene, navmesh, path)),
         **{f"corners.{name}": array for name, array in tables.corners._asdict().items() if name != "between"},
         **{f"cells.{name}": array for name, array in tables.cells._asdict().items()},
         **{f"drops.{name}": array for name, array in tables.drops._asdict().items()},
-        **{f"goals.{name}": getattr(goals, name) for name in ("point", "polygon", "aim")},
+        **{f"goals.{name}": getattr(goals, name) for name in ("point", "polygon", "aim", "look_start", "looks")},
         "goals.seen": np.packbits(goals.seen, axis=1),
-        "look_start": np.searchsorted(goal, np.arange(len(goals.point) + 1)),
-        "looks": looks.astype(np.int32),
         **{f"episodes.{name}": array for name, array in episodes.arrays().items()},
         "ids": np.array(episodes.ids),
         "start_polygon": start_polygon,

@@ -17,9 +17,10 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from gym_batchnav.navmesh.kernels.geodesic import distance_3d, spot_at
+from gym_batchnav.navmesh.kernels.cells import piece_at
+from gym_batchnav.navmesh.kernels.geodesic import distance_3d, point_at, sees, spot_at
 from gym_batchnav.navmesh.kernels.heap import pop, rise
-from gym_batchnav.navmesh.kernels.layout import Ground, Spot, goals_at, ground_at
+from gym_batchnav.navmesh.kernels.layout import Goals, Ground, Spot, cells_at, corners_at, goals_at, ground_at
 from gym_batchnav.system.jit import ENTRY, INNER, SMALL, to_int64
 
 MAX_NODES = 2048  # polygons that one search may reach
@@ -41,6 +42,9 @@ _LEFT = np.float32(-1.0)
 _KEEP = 0
 _NARROW = 1
 _BEND = 2
+# Metres. Exact paths touch corners. Where the ground is uneven, a path that bends elsewhere can be shorter: by at most
+# 9 mm among 700,000 paths of Detour in the shared and shipped scenes and on rough ground.
+_MARGIN = 0.02
 
 
 class Vertex(NamedTuple):
@@ -403,28 +407,79 @@ def _path_length(ground: Ground, search: Search, start: Spot, goal: Spot) -> flo
 
 @njit(**INNER)
 def detour_to_nearest(row: np.ndarray, search: Search, goal_set: int, spot: Spot) -> float:
-    """Return the distance of a spot to the nearest goal of a set, metres; inf if there is no path.
+    """Return the length of the shortest of Detour's paths from a spot to the goals of a set, metres; inf for none.
 
-    Goals whose straight distance exceeds the best path so far are left out, as Habitat does.
+    Paths are searched in the order of their lower bounds, until no bound is below the best length. Habitat does so too,
+    but with straight distances as bounds, so that it searches many paths to goals behind walls.
     """
     ground = ground_at(row)
     goals = goals_at(row)
+    points = corners_at(row).point
     first = to_int64(goals.first[goal_set])
-    end = to_int64(goals.first[goal_set + 1])
-    nearest = to_int64(-1)
-    straight = np.inf
-    for goal in range(first, end):
-        length = distance_3d(goals.point, goal, spot)
-        if length < straight and ground.islands[goals.polygon[goal]] == ground.islands[spot.polygon]:
-            straight = length
-            nearest = goal
-    if nearest < 0:
-        return np.inf
-    best = _path_length(ground, search, spot, spot_at(goals.polygon, goals.point, nearest))
-    for goal in range(first, end):
-        if goal != nearest and distance_3d(goals.point, goal, spot) <= best:
-            best = min(best, _path_length(ground, search, spot, spot_at(goals.polygon, goals.point, goal)))
+    size = to_int64(goals.first[goal_set + 1]) - first
+    bounds = np.full(size, np.inf)
+    hidden = np.zeros(size, np.bool_)  # False if it is unknown
+    reach = _reach(row, spot) if size > 1 else np.zeros(len(points), np.float32)
+    for k in range(size):
+        if ground.islands[goals.polygon[first + k]] == ground.islands[spot.polygon]:
+            bounds[k] = distance_3d(goals.point, first + k, spot)
+            hidden[k] = not goals.seen[first + k, spot.polygon]
+            if hidden[k]:
+                bounds[k] = _bound_around(goals, points, reach, first + k, bounds[k])
+    best = np.inf
+    for _ in range(2 * size):
+        k = to_int64(np.argmin(bounds))
+        if not bounds[k] <= best or bounds[k] == np.inf:
+            break
+        goal = spot_at(goals.polygon, goals.point, first + k)
+        if hidden[k] or sees(ground, spot, goal):
+            bounds[k] = np.inf
+            best = min(best, _path_length(ground, search, spot, goal))
+        else:
+            hidden[k] = True
+            bounds[k] = _bound_around(goals, points, reach, first + k, bounds[k])
     return best
+
+
+@njit(**INNER)
+def _bound_around(goals: Goals, points: np.ndarray, reach: np.ndarray, goal: int, straight: float) -> float:
+    """Return a lower bound of Detour's path to a goal that is not in sight, metres.
+
+    Args:
+        goals: All goals.
+        points: [C, 3] float64, the corners, metres.
+        reach: [C] float32, lower bounds of the distances to all corners, metres.
+        goal: Number of the goal.
+        straight: Its straight distance, metres.
+    """
+    there = point_at(goals.point, goal)
+    around = np.inf
+    for k in range(goals.look_start[goal], goals.look_start[goal + 1]):
+        corner = to_int64(goals.looks[k])
+        around = min(around, reach[corner] + distance_3d(points, corner, there))
+    return max(straight, around - _MARGIN) if around < np.inf else straight
+
+
+@njit(**INNER)
+def _reach(row: np.ndarray, spot: Spot) -> np.ndarray:
+    """Return lower bounds [C] float32 of the exact distances of a spot to all corners, metres.
+
+    Corners that are listed for the spot count as seen, even if only other spots nearby see them. Without a list, which
+    is rare, the bounds are 0.
+    """
+    corners = corners_at(row)
+    cells = cells_at(row)
+    piece = piece_at(cells, spot.polygon, spot.x, spot.z)
+    if piece < 0:
+        return np.zeros(len(corners.point), np.float32)
+    reach = np.full(len(corners.point), np.inf, np.float32)
+    for k in range(cells.pieces[piece, 1], cells.pieces[piece + 1, 1]):
+        corner = to_int64(max(cells.listed[k], ~cells.listed[k]))
+        leg = np.float32(distance_3d(corners.point, corner, spot))
+        for c in range(len(reach)):
+            length = leg + corners.between[corner, c]
+            reach[c] = length if length < reach[c] else reach[c]
+    return reach
 
 
 @njit(**ENTRY)

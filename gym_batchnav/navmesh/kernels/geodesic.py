@@ -66,7 +66,8 @@ def fill_goal_fields(
     aim: np.ndarray,
     field: np.ndarray,
     seen: np.ndarray,
-) -> int:
+    look_start: np.ndarray,
+) -> tuple[int, np.ndarray]:
     """Compute the distance of every corner to the nearest goal of every set, and the polygons that the goals see.
 
     Args:
@@ -78,11 +79,14 @@ def fill_goal_fields(
         aim: [G, 2] float64, written; the goals' x and z moved slightly inward.
         field: [H, C] float32, written; metres, inf across islands.
         seen: [G, P] bool, written; whether the goal sees some part of a polygon.
+        look_start: [G + 1] int32, written; the first row of every goal in the corners returned.
 
     Returns:
-        The number of cones of sight that could not be followed.
+        The number of cones of sight that could not be followed, and the corners [V] int32 that the goals see.
     """
     sight = make_sight(len(ground.num_vertices), len(corners.point))
+    looks = np.empty(len(points), np.int32)
+    look_start[0] = 0
     field[:] = np.inf
     for h in range(len(field)):
         for goal in range(first[h], first[h + 1]):
@@ -91,6 +95,13 @@ def fill_goal_fields(
             count = look_around(ground, corners, sight, spot.polygon, spot.x, spot.z)
             for p in range(seen.shape[1]):
                 seen[goal, p] = sight.entered_at[p] == sight.stamp[-1]
+            begin = to_int64(look_start[goal])
+            look_start[goal + 1] = begin + count
+            if begin + count > len(looks):
+                longer = np.empty(2 * (begin + count), np.int32)
+                longer[:begin] = looks[:begin]
+                looks = longer
+            looks[begin : begin + count] = sight.seen[:count]
             for k in range(count):
                 corner = to_int64(sight.seen[k])
                 start = distance_3d(corners.point, corner, spot)
@@ -98,7 +109,7 @@ def fill_goal_fields(
                     length = start + corners.between[corner, c]
                     if length < field[h, c]:
                         field[h, c] = length
-    return sight.dropped[0]
+    return sight.dropped[0], looks[: look_start[-1]].copy()
 
 
 @njit(**INNER)

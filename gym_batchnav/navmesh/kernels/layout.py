@@ -6,8 +6,8 @@ slots get one row of int64 per slot, which holds the address and the first two d
 arrays all follow from these declarations. The owner of a row keeps its arrays alive as long as kernels may read it.
 
 Sizes in declarations: P polygons, I islands, T detail triangles, C corners, F polygons around corners, E taut edges,
-Q pieces, L listed corners, G goals, H sets of goals, S nodes of the visible floor. Any other letter is a size with no
-further meaning.
+Q pieces, L listed corners, G goals, H sets of goals, V lines of sight from goals to corners, S nodes of the visible
+floor. Any other letter is a size with no further meaning.
 """
 
 from __future__ import annotations
@@ -107,6 +107,8 @@ class Goals(NamedTuple):
     first: Annotated[np.ndarray, _array(np.int32, "H + 1", starts="G")]  # first goal of every set
     field: Annotated[np.ndarray, _array(np.float32, "H", "C", distance=True)]  # metres, inf across islands
     seen: Annotated[np.ndarray, _array(np.bool_, "G", "P")]  # whether the goal sees some part of a polygon
+    look_start: Annotated[np.ndarray, _array(np.int32, "G + 1", starts="V")]  # rows of looks
+    looks: Annotated[np.ndarray, _array(np.int32, "V", index="C")]  # corners that a goal sees along a taut line
 
 
 class Drops(NamedTuple):

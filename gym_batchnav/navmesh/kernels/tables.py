@@ -19,8 +19,8 @@ MAX_GOAL_BYTES = 1 << 30
 class NavigationTables:
     """A navmesh and its goals in the form that the kernels of ``NavMeshAgents`` read.
 
-    The largest arrays are the distances: ``4 C^2`` bytes between C corners, ``4 C`` bytes per set of goals, and P bytes
-    per goal on P polygons.
+    The largest arrays are the distances: ``4 C^2`` bytes between C corners, and ``4 C`` bytes per set of goals. A goal
+    takes P bytes on P polygons, and 4 bytes for each corner that it sees.
 
     Raises:
         ValueError: If the arrays do not match each other, so that a kernel would read outside of one.
@@ -81,5 +81,7 @@ def make_goals(ground: Ground, corners: Corners, goals: np.ndarray, first: np.nd
     aim = np.empty((len(points), 2))
     field = np.empty((len(first) - 1, len(corners.point)), np.float32)
     seen = np.empty((len(points), len(ground.num_vertices)), np.bool_)
-    check_sight(fill_goal_fields(ground, corners, polygons, points, first, aim, field, seen))
-    return Goals(points, polygons, aim, first, field, seen)
+    look_start = np.zeros(len(points) + 1, np.int32)
+    dropped, looks = fill_goal_fields(ground, corners, polygons, points, first, aim, field, seen, look_start)
+    check_sight(dropped)
+    return Goals(points, polygons, aim, first, field, seen, look_start, looks)
