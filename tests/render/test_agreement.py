@@ -25,22 +25,22 @@ FOLDERS = [
 
 
 @pytest.fixture(params=["warp", pytest.param("opengl", marks=pytest.mark.opengl)])
-def other(request) -> str:
-    """Name of the renderer that is compared with Embree."""
+def pair(request) -> tuple[str, str]:
+    """Names of two renderers that are compared."""
     if request.param == "warp":
         pytest.importorskip("warp")
-    return request.param
+    return request.param, "embree"
 
 
-def pictures(other, scenes, slots, views, camera, sensors=SENSORS):
-    """Return the images of another renderer and of Embree."""
+def pictures(names, scenes, slots, views, camera, sensors=SENSORS):
+    """Return the images of each renderer."""
     library = SceneLibrary.from_scenes(scenes)
     shown = []
-    for name in (other, "embree"):
+    for name in names:
         renderer = make_renderer(name, library)
         shown.append(renderer.target(camera, sensors, len(views)).render(slots, views))
         renderer.close()
-    if other == "opengl":
+    if "opengl" in names:
         from gym_batchnav.render.opengl.context import shared_context
 
         assert shared_context().moderngl.error == "GL_NO_ERROR"
@@ -114,32 +114,32 @@ def views_in(low, high, tilted=True, seed=0):
 @pytest.mark.parametrize("lit", [True, False], ids=["lit", "unlit"])
 @pytest.mark.parametrize("cull", [True, False], ids=["culled", "two-sided"])
 @pytest.mark.parametrize("shape", [(64, 64), (90, 50), (128, 128)], ids=str)
-def test_they_agree_on_every_kind_of_material(other, shape, cull, lit):
+def test_they_agree_on_every_kind_of_material(pair, shape, cull, lit):
     camera = Camera(*shape, lit=lit, cull_backfaces=cull)
     rng = np.random.default_rng(1)
     views = views_at(rng.uniform((-3, 0.5, -2), (3, 2.5, 2), (NUM_VIEWS, 3)), rotations(rng, NUM_VIEWS))
-    assert_agreement(*pictures(other, [gallery()], np.zeros(NUM_VIEWS, int), views, camera), camera)
+    assert_agreement(*pictures(pair, [gallery()], np.zeros(NUM_VIEWS, int), views, camera), camera)
 
 
-def test_they_agree_on_misses_and_metres_in_several_slots(other):
+def test_they_agree_on_misses_and_metres_in_several_slots(pair):
     camera = Camera(64, 48, hfov_deg=110, normalize_depth=False, depth_miss="zero", max_depth=4, near=0.3)
     lone = scene_of(Quad((-1, -1, -1), (4, 0, 1), (0, 4, 0), checkerboard(4), wrap=(CLAMP, MIRROR), repeats=(2, 2)))
     views = views_in(np.array([-3.0, 0, -2]), np.array([3.0, 3, 2]))
-    images, embree = pictures(other, [gallery(), lone, gallery()], np.arange(NUM_VIEWS) % 3, views, camera)
+    images, embree = pictures(pair, [gallery(), lone, gallery()], np.arange(NUM_VIEWS) % 3, views, camera)
     assert_agreement(images, embree, camera)
     assert ((images["depth"] == 0) == (embree["depth"] == 0)).mean() > 0.999
     assert (images["depth"] == 0).mean() > 0.05
 
 
 @pytest.mark.parametrize("kind", [NEAREST, LINEAR])
-def test_magnified_texels_are_flat_only_with_the_nearest_filter(other, kind):
+def test_magnified_texels_are_flat_only_with_the_nearest_filter(pair, kind):
     camera = Camera(64, 64, lit=False)
     texels = np.random.default_rng(3).integers(0, 256, (256, 256, 4)).astype(np.uint8)
     texels[..., 3] = 255
     scene = scene_of(wall(2.0, half=4.0, texture=texels, repeats=(0.1, 0.1), filter=kind))
     views = np.tile(np.eye(4, dtype=np.float32), (NUM_VIEWS, 1, 1))
     known = set(map(tuple, texels[..., :3].reshape(-1, 3).tolist()))
-    for images in pictures(other, [scene], np.zeros(NUM_VIEWS, int), views, camera):
+    for images in pictures(pair, [scene], np.zeros(NUM_VIEWS, int), views, camera):
         seen = images["rgb"][0].reshape(-1, 3).tolist()
         flat = sum(tuple(color) in known for color in seen) / len(seen)
         assert flat == 1 if kind == NEAREST else flat < 0.1
@@ -150,7 +150,8 @@ def poses(scene, count):
     rng = np.random.default_rng(0)
     low, high = scene.bounds.astype(float)
     if (high - low)[[0, 2]].min() > 3.3:
-        positions = NavMesh.build(scene.vertices, scene.triangles, NavMeshSettings()).random_points(count, rng)
+        coarse = NavMeshSettings(cell_size=0.1)  # is built much sooner
+        positions = NavMesh.build(scene.vertices, scene.triangles, coarse).random_points(count, rng)
         views = view_matrices(positions, rng.uniform(-np.pi, np.pi, count), eye_height=1.25)
         tilt = look_at(np.zeros(3), np.array([0, -0.3, -1])) @ rolled_by(0.2)
         views[1::2] = tilt @ views[1::2]
@@ -184,28 +185,29 @@ def scene_files(folder):
     return sorted(file for file in folder.rglob("*") if file.suffix in SCENE_SUFFIXES)
 
 
-def assert_agreement_on_folder(other, folder, count):
+def assert_agreement_on_folder(folder, count):
     """Every scene of a folder, each judged over its own views."""
     if not folder.is_dir():
         pytest.skip(f"no {folder}")
     scenes = shared_scenes(folder)
     camera = Camera()
     views = np.concatenate([poses(scene, count) for scene in scenes])
-    images, embree = pictures(other, scenes, np.repeat(np.arange(len(scenes)), count), views, camera)
-    for slot, scene in enumerate(scenes):
-        own = slice(slot * count, (slot + 1) * count)
-        one, truth = ({sensor: image[own] for sensor, image in drawn.items()} for drawn in (images, embree))
-        try:
-            assert_agreement(one, truth, camera, in_sight=0.02, tolerance=0.1 if other == "warp" else 0.5)
-        except AssertionError as error:
-            raise AssertionError(f"{folder.name}: {scene.name}: {error}") from error
+    slots = np.repeat(np.arange(len(scenes)), count)
+    warp, opengl, embree = pictures(("warp", "opengl", "embree"), scenes, slots, views, camera)
+    for name, images, tolerance in (("warp", warp, 0.1), ("opengl", opengl, 0.5)):
+        for slot, scene in enumerate(scenes):
+            one, truth = ({key: image[slots == slot] for key, image in drawn.items()} for drawn in (images, embree))
+            try:
+                assert_agreement(one, truth, camera, in_sight=0.02, tolerance=tolerance)
+            except AssertionError as error:
+                raise AssertionError(f"{name}: {folder.name}: {scene.name}: {error}") from error
 
 
-def test_they_agree_in_the_shipped_apartments(other):
+def test_they_agree_in_the_shipped_apartments(pair):
     library = SceneLibrary(scene_sources("apartments"))
     camera = Camera()
     slots, views = navigable_views(library, 256, camera.eye_height)
-    assert_agreement(*pictures(other, [library.scene(slot) for slot in range(8)], slots, views, camera), camera)
+    assert_agreement(*pictures(pair, [library.scene(slot) for slot in range(8)], slots, views, camera), camera)
 
 
 def test_rays_through_lenses_agree():
@@ -215,17 +217,21 @@ def test_rays_through_lenses_agree():
     views = views_at(rng.uniform((-3, 0.5, -2), (3, 2.5, 2), (16, 3)), rotations(rng, 16))
     for lens in (None, Fisheye(), Equirectangular(), Orthographic(4.0)):
         camera = Camera(32, 32, lens=lens)
-        images, embree = pictures("warp", [gallery()], np.zeros(16, int), views, camera, tuple(SENSOR_FORMATS))
+        images, embree = pictures(
+            ("warp", "embree"), [gallery()], np.zeros(16, int), views, camera, tuple(SENSOR_FORMATS)
+        )
         assert_agreement(images, embree, camera)
         assert (np.abs(images["normals"] - embree["normals"]).max(axis=-1) < 1e-3).mean() >= 0.999
         assert (np.abs(images["points"] - embree["points"]).max(axis=-1) < 0.01).mean() >= 0.999
 
 
 @pytest.mark.data
-@pytest.mark.slow
+@pytest.mark.opengl
+@pytest.mark.parametrize("count", [pytest.param(16, marks=pytest.mark.slow), pytest.param(256, marks=pytest.mark.long)])
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_they_agree_on_every_shared_scene_in_256_views(other, data_dir, folder):
-    assert_agreement_on_folder(other, data_dir / "scenes" / folder, 256)
+def test_they_agree_on_every_shared_scene(data_dir, folder, count):
+    pytest.importorskip("warp")
+    assert_agreement_on_folder(data_dir / "scenes" / folder, count)
 
 
 @pytest.mark.data
