@@ -49,9 +49,9 @@ def test_random_agents_do_not_depend_on_the_number_of_environments(actions):
     found = []
     for num_envs in (3, 20):
         env = BatchNavEnv(num_envs, scenes="apartment_4", actions=actions, sensors=(), max_episode_steps=40)
-        found.append(evaluate(env, RandomAgent(seed=5), episodes_per_scene=30))
+        found.append(evaluate(env, RandomAgent(seed=5), episodes_per_scene=12))
         if num_envs == 20:
-            with_another_seed = evaluate(env, RandomAgent(seed=6), episodes_per_scene=30)
+            with_another_seed = evaluate(env, RandomAgent(seed=6), episodes_per_scene=12)
         env.close()
     np.testing.assert_array_equal(found[0].path_length, found[1].path_length)
     np.testing.assert_array_equal(found[0].num_steps, found[1].num_steps)

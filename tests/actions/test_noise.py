@@ -1,4 +1,4 @@
-"""Actuation noise: its distribution over a million draws, its frame, and its keys."""
+"""Actuation noise: its distribution over many draws, its frame, and its keys."""
 
 import math
 
@@ -10,7 +10,7 @@ from gym_batchnav.actions.discrete import DiscreteActions
 from gym_batchnav.actions.noise import LoCoBotNoise
 from gym_batchnav.state import Commands
 
-SIZE = 1_000_000
+SIZE = 200_000
 # From habitat_sim/agent/controls/pyrobot_noisy_controls.py, LoCoBot, Proportional: mean and variance ahead, to the
 # right, and of the rotation.
 LINEAR = [(0.017, 0.007), (0.042, 0.023), (0.031, 0.026)]
@@ -78,7 +78,7 @@ def test_a_turn_has_the_published_noise(action, sign, angle_deg):
 
 def test_the_components_are_independent():
     found = np.stack(performed(noisy(DiscreteActions().decode(np.full(SIZE, 1)))))
-    np.testing.assert_allclose(np.corrcoef(found), np.eye(3), atol=4e-3)
+    np.testing.assert_allclose(np.corrcoef(found), np.eye(3), atol=9e-3)  # four standard errors
 
 
 def test_the_multiplier_scales_the_noise_after_its_truncation():

@@ -35,7 +35,7 @@ def room(tmp_path_factory):
     return folder / "room.glb"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def example():
     spec = importlib.util.spec_from_file_location("cleanrl_ppo", EXAMPLE)
     module = importlib.util.module_from_spec(spec)
@@ -66,14 +66,13 @@ class Witness(LedgerEnv):
         return returned
 
 
-@pytest.fixture
-def run(example, room, tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def run(example, room, tmp_path_factory):
     """Run the example in a small room; return its folder, the witness, observations with values, and advantages."""
     made = []
     valued = []
     advantages = {}
     make = lambda *args, **kw: made.append(Witness(*args, **kw)) or made[-1]  # noqa: E731
-    monkeypatch.setattr(batch, "BatchNavEnv", make)
     value = example.Agent.value
 
     def spy(agent, obs):
@@ -85,11 +84,12 @@ def run(example, room, tmp_path, monkeypatch):
             valued.append((obs.numpy().copy(), values.numpy()))
         return values
 
-    monkeypatch.setattr(example.Agent, "value", spy)
     options = f"--num-envs {NUM_ENVS} --num-steps {NUM_STEPS} --max-episode-steps 9 --num-minibatches 2 --device cpu"
-    total = NUM_ENVS * NUM_STEPS * 8
-    options = [*options.split(), "--total-timesteps", str(total), "--scenes", str(room), "--out", str(tmp_path)]
-    return example.main(options), made[0], valued, advantages
+    options += f" --total-timesteps {NUM_ENVS * NUM_STEPS * 8} --scenes {room} --out {tmp_path_factory.mktemp('run')}"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batch, "BatchNavEnv", make)
+        patch.setattr(example.Agent, "value", spy)
+        return example.main(options.split()), made[0], valued, advantages
 
 
 def test_the_example_logs_every_episode_as_the_environment_has_it(run):

@@ -36,7 +36,7 @@ ROOF = mjcf.HOUSE_OBJ
         '<include file="../../part.xml"/>',
     ],
 )
-def test_files_outside_the_folder_are_refused(tmp_path, assets):
+def test_files_outside_the_folder_are_refused(in_process, tmp_path, assets):
     home = tmp_path / "homes" / "home"
     home.mkdir(parents=True)
     (tmp_path / "homes" / "out.bin").write_bytes(ROOF)  # in the shared folder, but not of a kind that is shared
@@ -63,7 +63,7 @@ def test_folders_of_the_compiler_are_followed_and_checked(in_process, tmp_path, 
             load_scene(write(tmp_path, model(MESH, assets, f'<compiler {key}="{folder}"/>')))
 
 
-def test_models_share_the_files_of_folders_beside_theirs(tmp_path):
+def test_models_share_the_files_of_folders_beside_theirs(in_process, tmp_path):
     wood = '<texture name="t" type="2d" file="grain/../../textures/wood.png"/><material name="wood" texture="t"/>'
     arm = '<mujoco><asset><mesh name="m" file="../stls/roof.obj"/></asset></mujoco>'
     files = {"parts/arm.xml": arm.encode(), "stls/roof.obj": ROOF, "models/home.xml": b""}
