@@ -21,21 +21,30 @@ from gym_batchnav.scene.save import save_glb
 linux = pytest.mark.skipif(sys.platform != "linux", reason="limits memory by Linux's means")
 
 
-def outcomes(folder, *names):
-    """Load files in a process that has ten seconds and one GiB for each; returns how many it loaded and refused."""
-    samples = folder.with_name(f"{folder.name}_samples")
-    (samples / "load").mkdir(parents=True)
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory):
+    """A function that loads files, of which each may take ten seconds and one GiB, and counts those loaded and refused.
+
+    It loads them in a process, which is replaced after a failure.
+    """
+    samples = tmp_path_factory.mktemp("samples")
+    (samples / "load").mkdir()
     (samples / "load" / "warm.obj").write_text("v 0 0 0\nv 1 0 0\nv 0 1 0\nf 1 2 3\n")
-    process = Process(samples, ["load"])
-    refused = 0
-    try:
+    processes = [Process(samples, ["load"])]
+
+    def outcomes(folder, *names):
+        counts = {"loaded": 0, "refused": 0}
         for name in names:
-            outcome, reason = process.attempt("load", folder, name)
-            assert outcome != FAILED, (name, reason)
-            refused += outcome == "refused"
-    finally:
-        process.close()
-    return len(names) - refused, refused
+            outcome, reason = processes[-1].attempt("load", folder, name)
+            if outcome == FAILED:
+                processes[-1].close()
+                processes.append(Process(samples, ["load"]))
+                pytest.fail(f"{name}: {reason}")
+            counts[outcome] += 1
+        return tuple(counts.values())
+
+    yield outcomes
+    processes[-1].close()
 
 
 def write_dataset(folder, rows):
@@ -56,7 +65,7 @@ def write_dataset(folder, rows):
 @linux
 @pytest.mark.parametrize(("count", "outcome"), [(100_000, (1, 0)), (1_000_000, (0, 1))])
 @pytest.mark.slow
-def test_a_dataset_of_many_objects_is_loaded_or_refused_in_time(tmp_path, count, outcome):
+def test_a_dataset_of_many_objects_is_loaded_or_refused_in_time(outcomes, tmp_path, count, outcome):
     assert outcomes(tmp_path, write_dataset(tmp_path, [{"template_name": "crate"}] * count)) == outcome
 
 
@@ -137,7 +146,7 @@ TEXTS = {
 
 @linux
 @pytest.mark.slow
-def test_long_texts_are_refused_in_time(tmp_path):
+def test_long_texts_are_refused_in_time(outcomes, tmp_path):
     for name, text in TEXTS.items():
         (tmp_path / f"{name}.obj").write_bytes(text)
     assert outcomes(tmp_path, *(path.name for path in tmp_path.iterdir())) == (0, len(TEXTS))
@@ -145,7 +154,7 @@ def test_long_texts_are_refused_in_time(tmp_path):
 
 @linux
 @pytest.mark.slow
-def test_small_files_that_stand_for_much_are_refused(tmp_path):
+def test_small_files_that_stand_for_much_are_refused(outcomes, tmp_path):
     made = {"a.glb": strips(), "b.glb": copies(), "c.glb": specks(), "d.glb": pictures(), "e.gltf": entries()}
     for name, data in (made | {"f.obj": polygon(), "g.glb": scans()}).items():
         (tmp_path / name).write_bytes(data)
@@ -177,21 +186,21 @@ def tall_picture() -> bytes:
 
 
 @linux
-def test_large_floors_load(tmp_path):
+def test_large_floors_load(outcomes, tmp_path):
     (tmp_path / "one.glb").write_bytes(floors(1, 400.0))
     (tmp_path / "many.glb").write_bytes(floors(400, 100.0))
     assert outcomes(tmp_path, "one.glb", "many.glb") == (2, 0)
 
 
 @linux
-def test_a_picture_one_pixel_wide_is_refused(tmp_path):
+def test_a_picture_one_pixel_wide_is_refused(outcomes, tmp_path):
     (tmp_path / "tall.glb").write_bytes(tall_picture())
     assert outcomes(tmp_path, "tall.glb") == (0, 1)
 
 
 @linux
 @pytest.mark.slow
-def test_long_comments_of_off_are_passed_over(tmp_path):
+def test_long_comments_of_off_are_passed_over(outcomes, tmp_path):
     body = b"3 1 0\n0 0 0\n1 0 0\n0 1 0\n3 0 1 2\n"
     (tmp_path / "one.off").write_bytes(b"OFF\n#" + b"x" * 100_000_000 + b"\n" + body)
     (tmp_path / "many.off").write_bytes(b"OFF\n" + b"#\n" * 20_000_000 + body)
@@ -220,7 +229,7 @@ def deep_folders(folder):
     ],
 )
 @pytest.mark.slow
-def test_patterns_of_a_dataset_are_matched_in_time(tmp_path, patterns, outcome):
+def test_patterns_of_a_dataset_are_matched_in_time(outcomes, tmp_path, patterns, outcome):
     instance = write_dataset(tmp_path, [{"template_name": "crate"}])
     deep_folders(tmp_path)
     path = tmp_path / "home.scene_dataset_config.json"
