@@ -161,36 +161,50 @@ def test_the_script_waits_while_the_training_saves(bin_dir, tmp_path):
     assert (tmp_path / "scontrol.log").read_text() == f"requeue {JOB}\n"
 
 
-@pytest.mark.slow
-def test_a_requeued_training_equals_an_undisturbed_one(bin_dir, tmp_path):
+TRAINING = ("--policy", "blind", "--frames", 10_000, "--set", "num_envs=8", "--set", "threads=1")
+
+
+def train_in_pieces(bin_dir, folder, num_signals):
+    """Train to the end, with a signal a second after the first pieces begin; return what the last piece prints."""
     for name in ("torch", "safetensors"):
         pytest.importorskip(name, reason=f"{name} is not installed")
-    save_glb(box_room(width=5, depth=4), tmp_path / "room.glb")
-    few = ("--scenes", tmp_path / "room.glb", "--policy", "blind", "--frames", 10_000, "--set", "num_envs=8",
-           "--set", "threads=1")  # fmt: skip
+    save_glb(box_room(width=5, depth=4), folder / "room.glb")
     limit = time.monotonic() + 400
-    interrupted = tmp_path / "interrupted"
-    num_signals = 0
-    while True:
-        job = start(bin_dir, *few, "--out", interrupted)
+    returned = None
+    while returned != 0:
+        job = start(bin_dir, "--scenes", folder / "room.glb", *TRAINING, "--out", folder / "interrupted")
         begun = []
         for line in job.stdout:
             begun.append(line)
             if line.startswith("Training 'blind'"):
                 break
-        if num_signals < 2:
+        if num_signals:
             time.sleep(1)
             job.send_signal(signal.SIGUSR1)
-            num_signals += 1
-        said = job.communicate(timeout=200)[0]
-        assert job.returncode in (0, 130), "".join(begun) + said
-        if job.returncode == 0:
-            break
+            num_signals -= 1
+        said = "".join(begun) + job.communicate(timeout=200)[0]
+        returned = job.returncode
+        assert returned in (0, 130), said
         assert time.monotonic() < limit
-    log = tmp_path / "scontrol.log"
+    log = folder / "scontrol.log"
     assert log.exists() and set(log.read_text().splitlines()) == {f"requeue {JOB}"}
+    return said
 
-    whole = start(bin_dir, *few, "--out", tmp_path / "whole")
+
+def frames_of(run):
+    return json.loads((run / "curve.jsonl").read_text().splitlines()[-1])["frames"]
+
+
+@pytest.mark.slow
+def test_a_requeued_training_goes_on_to_its_end(bin_dir, tmp_path):
+    assert "Resuming after" in train_in_pieces(bin_dir, tmp_path, num_signals=1)
+    assert 10_000 <= frames_of(tmp_path / "interrupted") < 10_500
+
+
+@pytest.mark.long
+def test_a_requeued_training_equals_an_undisturbed_one(bin_dir, tmp_path):
+    train_in_pieces(bin_dir, tmp_path, num_signals=2)
+    whole = start(bin_dir, "--scenes", tmp_path / "room.glb", *TRAINING, "--out", tmp_path / "whole")
     assert whole.wait(timeout=300) == 0
     from gym_batchnav.train.policy_file import load_policy
 
@@ -201,6 +215,4 @@ def test_a_requeued_training_equals_an_undisturbed_one(bin_dir, tmp_path):
     assert about == same
     weights = undisturbed.state_dict()
     assert all(values.equal(weights[name]) for name, values in resumed.state_dict().items())
-    frames = [json.loads((tmp_path / name / "curve.jsonl").read_text().splitlines()[-1])["frames"] for name in
-              ("interrupted", "whole")]  # fmt: skip
-    assert frames[0] == frames[1]
+    assert frames_of(tmp_path / "interrupted") == frames_of(tmp_path / "whole")
