@@ -40,14 +40,14 @@ class Gate(Check):
             Stage("site", "the site of docs/; a link that leads nowhere is an error (1 min)", self._site, ("tools",)),
             Stage("demo", "the README's first command, in a fresh environment, with empty caches; all kernels (4 min)",
                   self._demo, (), self.venv / "bin" / "python"),
-            Stage("suite", "the README's second command: the default suite (6 min)", self._suite, ("demo",)),
+            Stage("suite", "the README's second command: the default suite (8 min)", self._suite, ("demo",)),
             Stage("install", "torch and all other extras but RL libraries (1 min)", self._install, ("demo",),
                   made[self.venv]),
             Stage("types", "mypy (1 min)", self._types, ("install",)),
             Stage("torch", "the tests that were skipped before torch was installed (2 min)", self._torch, ("install",)),
-            Stage("slow", "the slow tests (12 min)", self._slow, ("install",)),
+            Stage("slow", "the slow tests (7 min)", self._slow, ("install",)),
             Stage("speed", "starting times and speeds, which are not judged (1 min)", self._speed, ("install",)),
-            Stage("learning", "a minute of training; the shipped policy in new homes (2 min)", self._learning,
+            Stage("learning", "half a minute of training; the shipped policy in new homes (2 min)", self._learning,
                   ("install",)),
             Stage("release", "wheel and sdist; the wheel is used in a fresh environment (1 min)", self._release,
                   ("tools",)),
@@ -136,7 +136,7 @@ class Gate(Check):
         program, report = self.bin("gym-batchnav"), self.work / "report"
         for folder in (self.work / "run", report):
             shutil.rmtree(folder, ignore_errors=True)
-        self.command(program, "train", "--preset", "cpu", "--time-limit", "60s", "--out", self.work / "run")
+        self.command(program, "train", "--preset", "cpu", "--time-limit", "30s", "--out", self.work / "run")
         evaluation = ("evaluate", "--agents", "blind", "--episodes", EPISODES, "--out", report)
         self.command(program, *map(str, evaluation))
         found = json.loads((report / "results.json").read_text())
