@@ -45,7 +45,7 @@ class Gate(Check):
                   made[self.venv]),
             Stage("types", "mypy (1 min)", self._types, ("install",)),
             Stage("torch", "the tests that were skipped before torch was installed (2 min)", self._torch, ("install",)),
-            Stage("slow", "the slow tests (7 min)", self._slow, ("install",)),
+            Stage("slow", "the slow tests (8 min)", self._slow, ("install",)),
             Stage("speed", "starting times and speeds, which are not judged (1 min)", self._speed, ("install",)),
             Stage("learning", "half a minute of training; the shipped policy in new homes (2 min)", self._learning,
                   ("install",)),
