@@ -189,7 +189,9 @@ class Simulator:
         self._sync_slots()
         state = self.episodes
         if requested is None and self.schedule.order == "once":
-            again = indices[(self.begun & state.valid & (state.num_steps == 0))[indices]]
+            idle = self.begun & state.valid & (state.num_steps == 0)  # also agents that take no part in their world
+            worlds = idle.reshape(-1, self._world_size).all(axis=1)
+            again = indices[worlds[indices // self._world_size]]
             if len(again):  # these episodes have not run yet
                 state.count[again] = np.maximum(state.count[again] - 1, 0)
                 self.begin_episodes(again, self.schedule.index(self.agents.slot[again], state.episode[again]))

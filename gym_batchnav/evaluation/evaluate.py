@@ -11,6 +11,7 @@ from gymnasium.vector import VectorEnv
 from gym_batchnav.env.batch import BatchNavEnv, batch_of
 from gym_batchnav.evaluation.agents import Acting
 from gym_batchnav.evaluation.loop import EpisodeLoop
+from gym_batchnav.system.numbers import check_counts
 from gym_batchnav.system.parts import Part
 from gym_batchnav.system.wording import counted
 
@@ -59,7 +60,8 @@ def evaluate(
 ) -> EvaluatedEpisodes:
     """Run every episode exactly once, for any number of environments and any autoreset mode.
 
-    The set of episodes is fixed in advance, because an average over those that end first would favour short ones.
+    The set of episodes is fixed in advance, because an average over those that end first would favour short ones. Where
+    agents share worlds, it is that of each world's first agent; the others, which begin elsewhere, have rows as well.
 
     Args:
         env: A batch in which all scenes are resident, or a Gymnasium vector wrapper around one. Its episodes restart,
@@ -108,12 +110,12 @@ def run_episodes(
         return
     loop = EpisodeLoop(env, agent, seed=seed, options={"episode_order": "once", "episodes": selected})
     columns = (*COLUMNS, *names)
-    num_left = len(selected)
+    num_left = len(selected)  # each for the first agent of a world
     while num_left:
         step = loop.step()
         if step.ended.any():
             ended = step.ended_episodes()
-            num_left -= len(ended["episode_index"])
+            num_left -= int((ended["environment"] % batch.config.team.most == 0).sum())
             yield {name: ended[name] for name in columns}
 
 
@@ -121,8 +123,10 @@ def episode_numbers(env: BatchNavEnv, episodes_per_scene: int | None = None) -> 
     """Return the numbers [E] int64 of all episodes, or of the first ones of each scene, ascending.
 
     Raises:
-        ValueError: A scene has fewer than ``episodes_per_scene``.
+        ValueError: A scene has fewer than ``episodes_per_scene``, or that is not a positive number.
     """
+    if episodes_per_scene is not None:
+        check_counts(episodes_per_scene=episodes_per_scene)
     numbers = []
     for slot in env.library.active.tolist():
         size = len(env.simulator.episode_set(slot))
@@ -145,7 +149,7 @@ def in_order(env: BatchNavEnv, rows: Sequence[Mapping[str, np.ndarray]]) -> Eval
     """
     names = (*COLUMNS, *env.components.measures)
     measured = {name: np.concatenate([row[name] for row in rows]) if rows else np.empty(0, np.int64) for name in names}
-    order = np.argsort(measured["episode_index"])
+    order = np.argsort(measured["episode_index"], kind="stable")
     slots, inside = env.simulator.schedule.locate(measured["episode_index"][order])
     starts = [env.simulator.episode_set(slot).distance[row] for slot, row in zip(slots.tolist(), inside, strict=True)]
     columns = {name: _widened(values[order]) for name, values in measured.items()}

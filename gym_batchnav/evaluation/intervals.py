@@ -73,11 +73,24 @@ def estimates(episodes: EvaluatedEpisodes | Sequence[EvaluatedEpisodes], seed: i
     Args:
         episodes: The results of an agent, or of several runs (training seeds) of it in the same episodes.
         seed: Seed of the resamples.
+
+    Raises:
+        ValueError: There are no episodes, or the runs are not of the same ones.
     """
     runs = episodes if isinstance(episodes, Sequence) else [episodes]
+    check_same_episodes(runs)
     names = [*runs[0].measures, "num_steps"]
     values = {name: np.stack([np.asarray(getattr(run, name)) for run in runs]) for name in names}
     return bootstrap(values, runs[0].scene_index, seed)
+
+
+def check_same_episodes(runs: Sequence[EvaluatedEpisodes]) -> None:
+    """Raise ValueError unless there are runs, and all are of the same episodes, at least one."""
+    if not runs or not len(runs[0]):
+        raise ValueError("runs=[]: pass the results of at least one run, with at least one episode")
+    for run in runs[1:]:
+        if not np.array_equal(run.episode_index, runs[0].episode_index):
+            raise ValueError("runs of different episodes: evaluate all runs in the same ones")
 
 
 def bootstrap(

@@ -25,7 +25,7 @@ class Step:
     actions: np.ndarray  # [N, ...], as the agent chose them
     reward: np.ndarray  # [N] float64
     terminated: np.ndarray  # [N] bool
-    acted: np.ndarray  # [N] bool, False where the step began an episode, or no episode is left
+    acted: np.ndarray  # [N] bool, False where the step began an episode, none is left, or the agent waits for others
     ended: np.ndarray  # [N] bool, whether the step ended an episode
     num_steps: np.ndarray  # [N] int64, actions in the episode so far, including this one
     total_reward: np.ndarray  # [N] float64, undiscounted sum of rewards over those actions
@@ -34,13 +34,15 @@ class Step:
     def ended_episodes(self) -> dict[str, np.ndarray]:
         """Return columns [M] of the M episodes that ended: environment, num_steps, total_reward and their infos.
 
-        The infos hold ``scene_index``, ``episode_index`` and all measures of the task.
+        The infos hold ``scene_index``, ``episode_index`` and all measures of the task. Agents that took no part in the
+        episode of their world are left out.
         """
         final = self.info.get("final_info", self.info)
         known = {name: values for name, values in final.items() if not name.startswith("_") and name != "final_obs"}
         columns = {**known, "num_steps": self.num_steps, "total_reward": self.total_reward}
-        rows = {name: values[self.ended] for name, values in columns.items() if isinstance(values, np.ndarray)}
-        return {"environment": np.nonzero(self.ended)[0], **rows}
+        ended = self.ended & (self.num_steps > 0)
+        rows = {name: values[ended] for name, values in columns.items() if isinstance(values, np.ndarray)}
+        return {"environment": np.nonzero(ended)[0], **rows}
 
 
 class EpisodeLoop:
@@ -88,6 +90,8 @@ class EpisodeLoop:
         acted = self.batch.episodes.valid.copy()
         if mode == AutoresetMode.NEXT_STEP:
             acted &= ~ended_before
+        if self.batch.worlds is not None:
+            acted &= ~self.batch.worlds.waiting()
         self._num_steps = np.where(self._begun, 0, self._num_steps) + acted
         actions = self._agent.act(self.batch, self.observation, self._begun)
         self.observation, reward, terminated, truncated, info = self.env.step(actions)

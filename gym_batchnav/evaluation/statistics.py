@@ -20,6 +20,7 @@ from gym_batchnav.evaluation.intervals import (
     Layout,
     Resamples,
     bootstrap,
+    check_same_episodes,
     draw_resamples,
     intervals_of,
     layout_of,
@@ -60,15 +61,6 @@ def run_scores(runs: Sequence[EvaluatedEpisodes], measure: str) -> RunScores:
     check_same_episodes(runs)
     layout = layout_of(runs[0].scene_index)
     return RunScores(np.stack([np.asarray(getattr(run, measure), float) for run in runs])[:, layout.order], layout)
-
-
-def check_same_episodes(runs: Sequence[EvaluatedEpisodes]) -> None:
-    """Raise ValueError unless there are runs, and all are of the same episodes, at least one."""
-    if not runs or not len(runs[0]):
-        raise ValueError("runs=[]: pass the results of at least one run, with at least one episode")
-    for run in runs[1:]:
-        if not np.array_equal(run.episode_index, runs[0].episode_index):
-            raise ValueError("runs of different episodes: evaluate all runs in the same ones")
 
 
 def interquartile_mean(scores: np.ndarray) -> np.ndarray:

@@ -87,6 +87,29 @@ def test_every_episode_runs_once_and_is_told_when_it_begins(make, mode, num_envs
     assert not episodes.success.any()
 
 
+class Patient:
+    """The second agent of a world calls STOP in its third step, all others in their first."""
+
+    def reset(self, env):
+        self.steps_left = 40 * 3 * PER_SCENE
+
+    def act(self, env, observation, begun):
+        self.steps_left -= 1
+        assert self.steps_left, "the evaluation does not end"
+        return np.where((np.arange(env.num_envs) % 2 == 1) & (env.episodes.num_steps < 2), 2, 0)
+
+
+@pytest.mark.parametrize("mode", ["next_step", "same_step", "disabled"])
+@pytest.mark.parametrize("agents", [2, (1, 2)])
+def test_every_episode_runs_once_in_shared_worlds_and_waiting_is_no_step(make, agents, mode):
+    env = make(8, agents_per_world=agents, sensors=(), autoreset_mode=mode)
+    episodes = evaluate(env, Patient())
+    numbers, counts = np.unique(episodes.num_steps, return_counts=True)
+    np.testing.assert_array_equal(numbers, [1, 3])
+    assert counts[0] == 3 * PER_SCENE and (counts[1] == counts[0] if agents == 2 else 0 < counts[1] < counts[0])
+    np.testing.assert_array_equal(episodes.episode_index[episodes.num_steps == 1], np.arange(3 * PER_SCENE))
+
+
 @pytest.mark.parametrize("per_scene", [1, 4])
 def test_only_the_first_episodes_of_each_scene_are_taken(make, per_scene):
     """This includes long ones, although other episodes of the batch end earlier."""
@@ -165,6 +188,10 @@ def test_the_seed_decides_what_the_random_agent_does(make):
 def test_what_cannot_be_evaluated_is_refused(make, policy):
     with pytest.raises(ValueError, match=r"10 episodes of scene 'wide', which has only 9.*pass a smaller"):
         evaluate(make(sensors=()), ShortestPathAgent(), 10)
+    with pytest.raises(ValueError, match="episodes_per_scene=-1: pass a whole number"):
+        evaluate(make(sensors=()), ShortestPathAgent(), -1)
+    with pytest.raises(ValueError, match="pass the results of at least one run, with at least one episode"):
+        estimates(EvaluatedEpisodes(*[np.zeros(0, int)] * 5, measures={}))
     with pytest.raises(TypeError, match="pass an object with reset and act, or a function"):
         evaluate(make(sensors=()), "follower")
     with pytest.raises(ValueError, match=r"needs the images depth, which .* make it with sensors=\('depth',\)"):
