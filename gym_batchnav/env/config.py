@@ -277,7 +277,7 @@ class EnvConfig:
         check_counts(num_envs=self.num_envs, max_episode_steps=self.max_episode_steps)
         if self.buffers is not None:
             check_counts(buffers=self.buffers)
-        _ = self.action_kind, self.noise, self.scene_settings, self.episode_settings
+        _ = self.rig, self.action_kind, self.noise, self.scene_settings, self.episode_settings
         if self.protocol is not None:
             protocol_of(self.protocol)
         check_flags(sliding=self.sliding)

@@ -56,9 +56,10 @@ class RecordWorlds(VectorWrapper):
         self.num_written = 0
         self._batch = batch_of(env)
         num_worlds = env.num_envs // self._batch.config.team.most
-        if not set(worlds or ()) <= set(range(num_worlds)):
+        recorded = set(range(num_worlds) if worlds is None else worlds)
+        if not recorded <= set(range(num_worlds)):
             raise ValueError(f"worlds={worlds}: there are worlds 0 to {num_worlds - 1}")
-        self._is_recorded = np.array([worlds is None or world in worlds for world in range(num_worlds)])
+        self._is_recorded = np.isin(np.arange(num_worlds), list(recorded))
         self._recordings: dict[int, _Recording] = {}
         make_folder(self.folder)
         if any(self.folder.glob(f"*{ENDING}")):

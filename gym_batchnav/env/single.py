@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, cast
@@ -94,7 +96,7 @@ class SingleEnv(gymnasium.Env):
             RuntimeError: Every episode has run once, see Episodes.
         """
         super().reset(seed=seed)
-        if options and isinstance(options.get("episode_index"), (int, np.integer)):
+        if isinstance(options, Mapping) and isinstance(options.get("episode_index"), (int, np.integer)):
             options = {**options, "episode_index": np.array([options["episode_index"]])}
         observation, info = self._envs.reset(seed=seed, options=options)
         if not self.batch.episodes.valid[0]:
@@ -103,9 +105,11 @@ class SingleEnv(gymnasium.Env):
 
     def step(self, action: int | np.ndarray) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Act once and return observation, reward, terminated, truncated and info."""
-        observation, reward, terminated, truncated, info = self._envs.step(
-            np.asarray(action).reshape(1, *(self.action_space.shape or ()))
-        )
+        actions = np.asarray(action)
+        shape = self.action_space.shape or ()
+        if actions.size == math.prod(shape):  # agents may return [1] for a discrete action
+            actions = actions.reshape(shape)
+        observation, reward, terminated, truncated, info = self._envs.step(actions[None])
         info = _present(info)
         for name, values in self.batch.components.measure_ends(self.batch.task_state, np.ones(1, bool)).items():
             info[name] = values[0]

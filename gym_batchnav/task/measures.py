@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gym_batchnav.state import check_values
-from gym_batchnav.system.numbers import check_length
+from gym_batchnav.system.numbers import check_length, is_number
 from gym_batchnav.task.api import Measure, TaskState
 
 MAIN_MEASURES = ("spl", "success")
@@ -204,7 +204,8 @@ class DistanceBin(Measure):
     at_end = True
 
     def __post_init__(self) -> None:
-        if not self.limits or not (np.diff((0.0, *self.limits)) > 0).all():
+        limits = self.limits if isinstance(self.limits, (tuple, list)) else ()
+        if not limits or not all(map(is_number, limits)) or not (np.diff((0.0, *limits)) > 0).all():
             raise ValueError(f"limits={self.limits!r}: pass rising, positive numbers of metres")
 
     def measure(self, state: TaskState) -> np.ndarray:

@@ -14,7 +14,7 @@ import numpy as np
 
 from gym_batchnav.system.extras import needs_extra
 from gym_batchnav.system.nested import flattened
-from gym_batchnav.system.numbers import is_number
+from gym_batchnav.system.numbers import check_choice, is_number
 from gym_batchnav.system.storage import write_atomically
 from gym_batchnav.system.wording import measure_in_words
 from gym_batchnav.task.measures import MAIN_MEASURES
@@ -185,8 +185,9 @@ def read_curve(folder: Path, measure: str, by: str) -> Curve:
 
     Raises:
         FileNotFoundError: The folder has no run.
-        ValueError: Its log is damaged or has no such measure.
+        ValueError: Its log is damaged or has no such measure, or ``by`` is not one of ``AXES``.
     """
+    check_choice("by", by, AXES)
     file = folder / "curve.jsonl"
     if not file.is_file():
         raise FileNotFoundError(f"there is no run in '{folder}': pass the --out of a training")

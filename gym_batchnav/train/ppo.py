@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from gym_batchnav.env.batch import BatchNavEnv
-from gym_batchnav.system.numbers import check_choice
+from gym_batchnav.system.numbers import check_between, check_choice, check_counts, check_not_negative, check_positive
 from gym_batchnav.train.distributed import Workers
 from gym_batchnav.train.imitation import expert_share, imitation_loss, make_teacher
 from gym_batchnav.train.lamb import EPSILON, Lamb, decay_groups, lamb_groups, learning_rate, scaled_learning_rate
@@ -82,11 +82,13 @@ class PPOConfig:
 
     def __post_init__(self) -> None:
         for name in ("total_frames", "num_steps", "num_minibatches", "num_epochs"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)}: pass at least 1")
+            check_counts(**{name: getattr(self, name)})
         for name in ("gamma", "gae_lambda", "imitation_share"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name}={getattr(self, name)}: pass a number from 0 to 1")
+            check_between(0, 1, **{name: getattr(self, name)})
+        for name in ("clip", "max_grad_norm", "learning_rate"):
+            check_positive(**{name: getattr(self, name)})
+        for name in ("value_weight", "entropy_weight", "prediction_weight", "weight_decay"):
+            check_not_negative(**{name: getattr(self, name)})
         check_choice("optimizer", self.optimizer, OPTIMIZERS)
         make_teacher(self.teacher)
 

@@ -394,6 +394,7 @@ class TestWrongUse:
             ({"max_episode_steps": 0}, "max_episode_steps"),
             ({"sensors": ("depth", "lidar")}, "lidar"),
             ({"sensors": "depth"}, "sensors"),
+            ({"sensors": None}, "sensors=None: pass a tuple"),
             ({"renderer": "vulkan"}, "vulkan"),
             ({"autoreset_mode": "never"}, "never"),
             ({"render_mode": "human"}, "human"),

@@ -184,6 +184,7 @@ def test_wrong_recorders_are_refused(make, tmp_path):
         RecordWorlds(gymnasium.make_vec("CartPole-v1", num_envs=2), tmp_path)
     with pytest.raises(ValueError, match=r"worlds=\(5,\): there are worlds 0 to 0"):
         RecordWorlds(make(M), tmp_path, worlds=(5,))
+    RecordWorlds(make(3 * M), tmp_path, worlds=np.array([0, 2])).close()
     (tmp_path / "old.npz").touch()
     with pytest.raises(ValueError, match=r"has .npz files already"):
         RecordWorlds(make(M), tmp_path)

@@ -94,6 +94,17 @@ def test_an_episode_can_be_chosen(keywords):
     env.close()
 
 
+def test_actions_and_options_that_do_not_fit_are_refused_by_name(keywords):
+    env = SingleEnv(**keywords)
+    env.reset(seed=0)
+    env.step(np.array([1]))
+    with pytest.raises(ValueError, match=r"actions are int64 \(1, 2\): pass integers \(1,\)"):
+        env.step([1, 2])
+    with pytest.raises(ValueError, match="options='x': pass a dict"):
+        env.reset(options="x")
+    env.close()
+
+
 def test_batch_keywords_are_refused(keywords):
     with pytest.raises(ValueError, match="make_vec"):
         SingleEnv(num_envs=4, **keywords)

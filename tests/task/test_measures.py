@@ -84,7 +84,7 @@ def test_distance_bins_include_their_lower_limit():
     state = state_of(start_distance=[1.5, 2.99, 3.0, 4.0, 5.0, 20.0])
     np.testing.assert_array_equal(measure.DistanceBin().measure(state), [0, 0, 1, 1, 2, 2])
     np.testing.assert_array_equal(measure.DistanceBin((4.0,)).measure(state), [0, 0, 0, 1, 1, 1])
-    for limits in ((), (3.0, 2.0), (0.0, 1.0), (np.nan,)):
+    for limits in ((), (3.0, 2.0), (0.0, 1.0), (np.nan,), 3.0, "3", (None,)):
         with pytest.raises(ValueError, match="rising, positive"):
             measure.DistanceBin(limits)
 

@@ -153,6 +153,8 @@ class TestPlot:
         folder = write_run(tmp_path / "a", 0, 0.9, [0.5])
         with pytest.raises(ValueError, match="has no measure 'sucess': choose one of frames, seconds, spl"):
             read_curve(folder, "sucess", "frames")
+        with pytest.raises(ValueError, match="by='steps': choose one of 'frames', 'hours'"):
+            read_curve(folder, "spl", "steps")
 
     @pytest.mark.parametrize("line", ["[1]", "3", '{"frames": 1}', '{"frames": "1", "seconds": 1}', "[" * 10_000])
     def test_lines_that_are_none_of_a_curve_are_named(self, tmp_path, line):

@@ -369,10 +369,12 @@ class TestTraining:
             PPOConfig(optimizer="sgd")
         with pytest.raises(ValueError, match="teacher='me': choose one of 'follower'"):
             PPOConfig(teacher="me")
-        with pytest.raises(ValueError, match="num_steps=0"):
-            PPOConfig(num_steps=0)
-        with pytest.raises(ValueError, match="gamma=2"):
-            PPOConfig(gamma=2)
+        for name, value in (
+            *(("num_steps", 0), ("gamma", 2), ("learning_rate", float("nan")), ("max_grad_norm", -1.0)),
+            *(("clip", 0.0), ("entropy_weight", -0.01), ("value_weight", float("inf")), ("num_epochs", 1.5)),
+        ):
+            with pytest.raises(ValueError, match=f"{name}={value}: pass a"):
+                PPOConfig(**{name: value})
 
 
 @pytest.mark.long
