@@ -194,8 +194,7 @@ class FunctionalBatch:
 
     The batch does the work. A call first takes it to the given state and leaves it in the next one, from which its own
     methods, such as ``env.step``, then continue. Observations are new tensors, unless the batch was made with
-    ``buffers=n`` or ``obs_device="cuda"``: those are overwritten after n further calls, whatever the
-    states of these calls.
+    ``buffers=n`` or ``obs_device="cuda"``: those are overwritten after n further calls, whatever states are passed.
 
     Args:
         env: The batch.

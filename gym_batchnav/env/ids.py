@@ -39,7 +39,7 @@ def _of_dronenav(given: Keywords) -> dict[str, Any]:
 
 
 def _of_imagenav(given: Keywords) -> dict[str, Any]:
-    """Return RGB, and a task that takes its pictures with the agents' camera without the jitter, if one is given."""
+    """Return RGB, and a task whose goal pictures are taken with the agents' camera, if a single one is given."""
     from gym_batchnav.geometry import Camera
     from gym_batchnav.task.imagenav import ImageNav
 

@@ -63,8 +63,8 @@ def read_object_episodes(
 
     Returns:
         One EpisodeSet per scene, by the scene's name; see ``habitat.read_episodes``. Habitat's ``tv_monitor`` counts as
-        ``tv`` if only that is one of the categories. Distances are those of the file,
-        or NaN; the first view point of a category stands for the nearest one.
+        ``tv`` if only that is one of the categories. Distances are those of the file, or NaN; the first view point of a
+        category stands for the nearest one.
 
     Raises:
         FileNotFoundError: The file does not exist.

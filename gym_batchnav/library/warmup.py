@@ -1,8 +1,7 @@
 """Workloads that compile the kernels that a program will need; see ``system.compilation``.
 
 Each workload calls the package's own functions with small inputs, so that it compiles exactly the signatures that are
-used. Workloads may overlap: a kernel that two workloads share is compiled by both if they
-run at the same time.
+used. Workloads may overlap: a kernel that two workloads share is compiled by both if they run at the same time.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class RunConfig:
     Attributes:
         preset: Name of the preset with which the settings began.
         seed: Seed of weights, environments, actions and mini-batches.
-        time_limit: Length of the training in seconds, besides ``ppo.total_frames``.
+        time_limit: Seconds after which the training ends, if ``ppo.total_frames`` have not been reached before.
         init: A policy file from whose weights the training begins.
         scenes: Training scenes.
         policy: Kind of policy, see ``make_policy``.
