@@ -175,8 +175,8 @@ def slot() -> list[Bar]:
         env.step(np.ones(8, np.int64))
         agents = env.simulator.agents
         times = []
-        views = view_matrices(agents.position, agents.heading, env.cameras.camera.eye_height)
-        target = env.cameras.renderer.target(env.cameras.camera, sensors, num_views=8)
+        views = view_matrices(agents.position, agents.heading, env.cameras.rig.first.eye_height)
+        target = env.cameras.renderer.target(env.cameras.rig.first, sensors, num_views=8)
         for _ in range(5):
             library.put(1, None)
             target.render(agents.slot, views)

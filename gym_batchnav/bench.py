@@ -83,7 +83,7 @@ def bench_step(
         taken = 0
         figures = _in_slices(step, seconds, progress)
         figures["parts"] = {part: 1000 * spent / taken for part, spent in env.timings.items()}
-        figures.update(_circumstances(env.library, env.cameras.camera, sensors, num_envs))
+        figures.update(_circumstances(env.library, env.cameras.rig.first, sensors, num_envs))
         if sensors:
             figures.update(renderer=env.renderer.name, device=env.renderer.device)
         return figures

@@ -38,9 +38,9 @@ class BatchNavEnv(VectorEnv):
     """Thousands of agents in shared scenes behind Gymnasium's vector API.
 
     By default, actions are 0 STOP, 1 MOVE_FORWARD, 2 TURN_LEFT, 3 TURN_RIGHT; ``actions=`` chooses others, such as
-    velocities. An observation is a dict with one array per sensor
-    (``depth`` [N, H, W, 1] float32, ``rgb`` [N, H, W, 3] uint8, ``semantic`` [N, H, W, 1] int32) and those of the task
-    (``pointgoal_with_gps_compass`` [N, 2] float32: metres, radians with left positive).
+    velocities. An observation is a dict with one array per image (``depth`` [N, H, W, 1] float32, ``rgb`` [N, H, W, 3]
+    uint8, ``semantic`` [N, H, W, 1] int32) and per sensor of the task (``pointgoal_with_gps_compass`` [N, 2] float32:
+    metres, and radians with left positive).
 
     Two batches may share scenes and renderer, so that one is rendered while the other acts:
     ``BatchNavEnv(n, library=first.library, renderer=first.renderer)``. All calls must come from one thread.
@@ -115,7 +115,7 @@ class BatchNavEnv(VectorEnv):
         more = ", ..." if len(self.library.names) > len(scenes) else ""
         return (
             f"{type(self).__name__}(num_envs={self.num_envs}, scenes=[{', '.join(map(repr, scenes))}{more}], "
-            f"sensors={self.cameras.sensors}, task={self.task!r}, autoreset_mode={self.autoreset_mode.name.lower()!r})"
+            f"sensors={self.cameras.rig.keys}, task={self.task!r}, autoreset_mode={self.autoreset_mode.name.lower()!r})"
         )
 
     def _repr_mimebundle_(
@@ -359,7 +359,7 @@ class BatchNavEnv(VectorEnv):
         indices = np.arange(self.num_envs) if indices is None else indices_of(indices, self.num_envs)
         if camera is not None:
             check_choice("camera", camera, tuple(self.cameras.rig.cameras))
-        shown = self.cameras.camera if camera is None else self.cameras.rig.cameras[camera]
+        shown = self.cameras.rig.first if camera is None else self.cameras.rig.cameras[camera]
         return self.cameras.pictures(self.agents, indices, replace(shown, width=size, height=size))
 
     def set_pose(

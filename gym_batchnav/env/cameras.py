@@ -90,7 +90,7 @@ class CameraRig:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The keys of all images in an observation."""
+        """The keys of all images in an observation, such as ``"depth"`` or ``"front/depth"``."""
         return tuple(self.recordings)
 
     @property
@@ -317,21 +317,6 @@ class AgentCameras:
             self._renderer = make_renderer(self._renderer_name, self._library, self._semantic_ids, shapes)
         return self._renderer
 
-    @property
-    def camera(self) -> Camera:
-        """The first camera of each agent."""
-        return self.rig.first
-
-    @property
-    def sensors(self) -> tuple[str, ...]:
-        """The keys of the images in an observation, such as ``"depth"`` or ``"front/depth"``."""
-        return self.rig.keys
-
-    @property
-    def num_views(self) -> int:
-        """The number of images that a step renders with each sensor: agents times cameras that record it."""
-        return self.num_agents * sum(len(group.cameras) for group in self.rig.groups)
-
     def views(self, agents: AgentState, indices: np.ndarray | None = None, camera: Camera | None = None) -> np.ndarray:
         """Return the world-to-camera matrices of one camera of agents, above the visible floor under them.
 
@@ -347,7 +332,7 @@ class AgentCameras:
         """
         keys = self._episode_keys if indices is None else self._episode_keys[indices]
         agents = agents if indices is None else rows_of(agents, indices)
-        return self._views(agents, self._floor(agents), (camera or self.camera,), keys)
+        return self._views(agents, self._floor(agents), (camera or self.rig.first,), keys)
 
     def begin(self, agents: AgentState) -> None:
         """Start rendering the views of all agents."""
@@ -372,7 +357,7 @@ class AgentCameras:
         images: dict[str, Any] = {}
         for group, target in zip(self.rig.groups, self._targets, strict=True):
             images |= self._split(group, target.finish(), self.num_agents)
-        images = {key: images[key] for key in self.rig.keys if key in images}  # no target before the first batch
+        images = {key: images[key] for key in self.rig.keys}
         self._drawing = False
         if not self._is_fresh or not images:
             return images

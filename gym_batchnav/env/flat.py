@@ -128,14 +128,14 @@ def _only_camera(env: BatchNavEnv) -> Camera:
             f"camera= with the cameras {names}: an observation that is one array holds the images of one camera; pass "
             "a Camera without a name, or use BatchNav/PointNav-v0"
         )
-    return env.cameras.camera
+    return env.cameras.rig.first
 
 
 class ScanObservation(OneArray):
     """A depth scan and the goal in one row [W + 3] float32: ``BatchNav/PointNav-v0`` without images.
 
-    The first W numbers are depths from left to right in [0, 1], as the camera encodes
-    them (see ``Camera.normalize_depth``); the last three are ``encode_goal``.
+    The first W numbers are depths from left to right in [0, 1], as the camera encodes them (see
+    ``Camera.normalize_depth``); the last three are those of ``encode_goal``.
 
     Args:
         env: A batch whose only sensor is depth, with a camera one pixel high.
@@ -148,7 +148,7 @@ class ScanObservation(OneArray):
 
     def __init__(self, env: BatchNavEnv) -> None:
         camera = _only_camera(env)
-        sensors = env.cameras.sensors
+        sensors = env.cameras.rig.keys
         if sensors != ("depth",):
             raise ValueError(f"sensors={sensors!r}: a scan needs ('depth',); use BatchNav/PointNavImage-v0 for others")
         if camera.height != 1:
@@ -188,7 +188,7 @@ class ImageObservation(OneArray):
 
     def __init__(self, env: BatchNavEnv) -> None:
         camera = _only_camera(env)
-        sensors = env.cameras.sensors
+        sensors = env.cameras.rig.keys
         if not sensors or set(sensors) - {"rgb", "depth"}:
             raise ValueError(f"sensors={sensors!r}: an image needs 'rgb', 'depth' or both, such as ('rgb', 'depth')")
         channels = 3 * ("rgb" in sensors) + ("depth" in sensors) + NUM_GOAL_VALUES

@@ -137,7 +137,7 @@ class Observer:
 
     def _show(self, state: TaskState, images: dict[str, Any], rows: np.ndarray | None) -> None:
         """Let components read the images of agents ``rows`` [M], or of all."""
-        keys = [key for key in self._components.images if key in images]  # no images before the first batch
+        keys = self._components.images
         if keys:
             rig = self._cameras.rig
             rows = np.arange(state.num_envs) if rows is None else rows
@@ -156,8 +156,6 @@ class Observer:
         episode_keys = state.episodes.key[chosen]
         num_steps = state.episodes.num_steps[chosen]
         for key, noise in rig.noise.items():
-            if key not in images:  # no images before the first batch
-                continue
             if noise.apply(images[key], step_keys(episode_keys, num_steps, key)) is not None:
                 raise TypeError(f"sensor_noise={{{key!r}: {noise!r}}}: apply() returned a value; write into the images")
             camera, sensor = rig.recordings[key]

@@ -248,7 +248,7 @@ def policy_about(
     actions = policy_actions(env)
     task = type(env.task)
     is_custom = TASKS.get(task.__name__) is not task
-    images = (name for name in env.cameras.sensors if name in SENSOR_FORMATS)  # policies read no named cameras
+    images = (name for name in env.cameras.rig.keys if name in SENSOR_FORMATS)  # policies read no named cameras
     spaces = {
         name: space for name, space in env.components.spaces.items() if name not in (PreviousAction.name, *hidden)
     }
@@ -256,7 +256,7 @@ def policy_about(
     return PolicyAbout(
         kind=kind,
         sensors=tuple(name for name in images if name not in hidden),
-        camera=replace(env.cameras.camera, jitter=None),  # jitter is a matter of training
+        camera=replace(env.cameras.rig.first, jitter=None),  # jitter is a matter of training
         forward_step=float(actions.forward_step),
         turn_angle_deg=float(actions.turn_angle_deg),
         max_episode_steps=env.max_episode_steps,

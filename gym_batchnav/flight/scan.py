@@ -41,7 +41,7 @@ class FlightScan(OneArray):
         kinds = {recording.sensor for recording in rig.recordings.values()}
         if kinds - {"depth"}:
             raise ValueError(
-                f"sensors={env.cameras.sensors!r}: a scan takes ('depth',) or (); use BatchNav/DroneNav-v0"
+                f"sensors={env.cameras.rig.keys!r}: a scan takes ('depth',) or (); use BatchNav/DroneNav-v0"
             )
         if not all(camera.normalize_depth for camera in rig.cameras.values()):
             raise ValueError("normalize_depth=False: a scan lies in [0, 1]; leave it True and set max_depth")

@@ -118,10 +118,9 @@ class SceneLibrary:
         self._fill_lanes()
 
     @classmethod
-    def from_scenes(cls, scenes: Sequence[Scene], num_spare_slots: int = 0) -> SceneLibrary:
+    def from_scenes(cls, scenes: Sequence[Scene]) -> SceneLibrary:
         """Make a library of scenes that are already in memory, all of them active."""
-        sources = [SceneSource(scene.name, lambda scene=scene: scene) for scene in scenes]  # type: ignore[misc]
-        return cls(sources, num_spare_slots=num_spare_slots)
+        return cls([SceneSource(scene.name, lambda scene=scene: scene) for scene in scenes])  # type: ignore[misc]
 
     # Slots
 

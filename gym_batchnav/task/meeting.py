@@ -240,15 +240,11 @@ class Tag(Task):
             BodyCollisions(),
         )
 
-    @property
-    def is_runner(self) -> np.ndarray:
-        """Whether each agent of a world [M] bool is a runner."""
-        return np.arange(self.num_agents) < self.num_runners
-
     def reward(self, state: TaskState, measures: Mapping[str, np.ndarray]) -> np.ndarray:
         """Return the reward [N] float64 of the step."""
         chase = -self.chase_reward * state.buffers["path_gained"] + self.catch_reward * state.buffers["catches"]
-        return np.where(np.tile(self.is_runner, state.num_envs // self.num_agents), -chase, chase)
+        is_runner = np.arange(state.num_envs) % self.num_agents < self.num_runners
+        return np.where(is_runner, -chase, chase)
 
     def terminated(self, state: TaskState, measures: Mapping[str, np.ndarray]) -> np.ndarray:
         """Return the runners [N] bool that are caught, and the chasers that have caught all."""

@@ -67,7 +67,7 @@ class PolicyAgent:
                 training.
         """
         policy_actions(env)
-        missing = [name for name in self._images if name not in env.cameras.sensors]
+        missing = [name for name in self._images if name not in env.cameras.rig.keys]
         if missing:
             raise ValueError(
                 f"the policy needs the images {', '.join(missing)}, which the environment does not have: "

@@ -95,7 +95,7 @@ def draw_demonstration(env: BatchNavEnv, folder: Path) -> dict[Path, str]:
         every * len(episodes),
         library=env.library,
         renderer=env.renderer,
-        camera=env.cameras.camera,
+        camera=env.cameras.rig.first,
         task=env.task,
         actions=env.actions,
     )

@@ -127,7 +127,7 @@ def _batch_facts(env: BatchNavEnv) -> dict[str, str]:
     facts = {
         "state": "closed" if env.closed else "running" if ready else "not reset yet: reset() begins episodes",
         "scenes": f"{len(active)} resident of {len(library.names)} listed: {listed(active)}",
-        "sensors": ", ".join(cameras.sensors) or "none: the agents are blind",
+        "sensors": ", ".join(cameras.rig.keys) or "none: the agents are blind",
         "camera": "; ".join(map(_camera_in_words, cameras.rig.cameras, cameras.rig.cameras.values())),
         "observations": "; ".join(seen),
         "actions": f"{_actions_text(simulator.actions)}, {'sliding' if simulator.sliding else 'stopping'} at walls",
@@ -136,7 +136,7 @@ def _batch_facts(env: BatchNavEnv) -> dict[str, str]:
         "autoreset": env.autoreset_mode.name.lower(),
         "device": f"observations on {cameras.device}",
     }
-    if ready and cameras.sensors and not env.closed:
+    if ready and cameras.rig.keys and not env.closed:
         facts["renderer"] = f"{env.renderer.name} on {env.renderer.device}"
     if ready:
         first = int(episodes.num_steps.min())
@@ -167,7 +167,7 @@ def _batch_picture(env: BatchNavEnv, in_flight: bool) -> Portrait:
         return None, "no pictures before the first reset"
     if in_flight:
         return None, "no pictures between send() and recv()"
-    if not env.cameras.sensors:
+    if not env.cameras.rig.keys:
         return _blind_picture(env)
     some = evenly_spread(np.arange(env.num_envs), MAX_VIEWS)
     sheets = [sheet for name in env.cameras.rig.cameras for sheet in _camera_sheets(env, name, some)]

@@ -91,7 +91,7 @@ class AgentViews:
         camera: Camera | None = None,
         **changes: Any,
     ) -> None:
-        camera = camera or env.cameras.camera
+        camera = camera or env.cameras.rig.first
         scale = size / max(camera.width, camera.height)
         width, height = (max(1, round(scale * side)) for side in (camera.width, camera.height))
         changes = {"normalize_depth": True, "depth_miss": "far", **changes}

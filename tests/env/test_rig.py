@@ -79,7 +79,6 @@ def test_cameras_that_differ_only_in_their_place_are_drawn_in_one_call(make, mon
     monkeypatch.setattr(env.renderer, "target", target)
     env.reset(seed=0)
     assert sorted(drawn) == [(20, 3 * N), (24, N)]
-    assert env.cameras.num_views == 4 * N
 
 
 def test_sensors_of_one_camera_or_of_each():

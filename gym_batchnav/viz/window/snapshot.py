@@ -78,7 +78,7 @@ class Photographer:
         env = self._env
         picked = min(max(picked, 0), env.num_envs - 1)
         agents = env.agents
-        camera = env.cameras.camera
+        camera = env.cameras.rig.first
         slot = int(agents.slot[picked])
         others = np.flatnonzero(agents.slot == slot)
         drawn = self._views.of(np.array([picked])) if pictures else {}

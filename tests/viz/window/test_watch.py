@@ -37,7 +37,7 @@ def wait_for(condition, seconds=30.0):
 def test_a_snapshot_is_a_copy_of_what_the_picked_agent_sees(make):
     env = make(sensors=("rgb",))
     env.reset(seed=1)
-    photographer = Photographer(env, env.cameras.camera.width)
+    photographer = Photographer(env, env.cameras.rig.first.width)
     snapshot = photographer.take(2)
     position = env.agents.position[2].copy()
     np.testing.assert_array_equal(snapshot.indices, [2, 0, 1, 3])
@@ -65,7 +65,7 @@ def test_cameras_with_another_lens_are_shown(make):
 def test_other_agents_are_in_the_pictures(make):
     env = make(sensors=("rgb", "semantic"), agents_per_world=4, renderer="embree")
     env.reset(seed=1)
-    photographer = Photographer(env, env.cameras.camera.width)
+    photographer = Photographer(env, env.cameras.rig.first.width)
     num_seen = 0
     for _ in range(8):
         observation = env.step(env.shortest_path_actions())[0]
