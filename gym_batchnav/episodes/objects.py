@@ -190,12 +190,11 @@ def sample_object_episodes(
     num_episodes: int,
     rng: np.random.Generator,
     per_instance: bool = False,
-    rules: SamplingRules | None = None,
 ) -> EpisodeSet:
     """Sample episodes that lead to objects.
 
     The category is uniform among those of the scene that agents can walk to, and the start is uniform among the points
-    whose geodesic distance to the nearest view point lies within the limits of the rules. Headings are uniform.
+    whose geodesic distance to the nearest view point lies within the limits of SamplingRules. Headings are uniform.
 
     Args:
         navmesh: The navmesh.
@@ -204,12 +203,11 @@ def sample_object_episodes(
         num_episodes: Number of episodes.
         rng: Source of random numbers.
         per_instance: Whether the goal is one object, chosen uniformly within the category, instead of any.
-        rules: Limits of the distance.
 
     Raises:
         ValueError: If there are no instances, or no start at such a distance from one.
     """
-    rules = rules or SamplingRules()
+    rules = SamplingRules()
     if not instances:
         raise ValueError(
             f"no object of the categories {', '.join(categories)} has view points in this scene: choose others"

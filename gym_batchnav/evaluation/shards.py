@@ -169,9 +169,9 @@ def _facts(card: Mapping[str, Any], without: Sequence[str]) -> dict[str, Any]:
     return facts
 
 
-def _short(value: Any, limit: int = 80) -> str:
+def _short(value: Any) -> str:
     text = json.dumps(value)
-    return text if len(text) <= limit else f"{text[:limit]}..."
+    return text if len(text) <= 80 else f"{text[:80]}..."
 
 
 def _parts_of(folders: Sequence[Path]) -> dict[Path, Content]:

@@ -55,10 +55,11 @@ class GroupNormResNet50(nn.Module):
         sensors: The images, see PictureChannels.
         height: Height of images, pixels.
         width: Width of images, pixels.
-        num_features: F, the number of features.
     """
 
-    def __init__(self, sensors: tuple[str, ...], height: int, width: int, num_features: int = 512) -> None:
+    num_features = 512  # F
+
+    def __init__(self, sensors: tuple[str, ...], height: int, width: int) -> None:
         super().__init__()
         self.channels = PictureChannels(sensors, depth_bins=0)
         self.pool = nn.AvgPool2d(2)
@@ -82,8 +83,7 @@ class GroupNormResNet50(nn.Module):
         self.compress = nn.Sequential(
             nn.Conv2d(channels, compressed, 3, padding=1, bias=False), nn.GroupNorm(1, compressed), nn.ReLU()
         )
-        self.linear = nn.Linear(compressed * area, num_features)
-        self.num_features = num_features
+        self.linear = nn.Linear(compressed * area, self.num_features)
         for module in self.modules():
             if isinstance(module, (nn.Conv2d, nn.Linear)):
                 nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
