@@ -48,6 +48,9 @@ def test_counts_of_a_file_are_those_of_the_scene(tmp_path, monkeypatch, budget):
     noise = np.random.default_rng(0).integers(0, 256, (150, 100, 3), np.uint8)
     glb.mesh(*(glb.primitive(uvs=SQUARE_UVS, material=glb.picture(noise)) for _ in range(3)))
     glb.json["nodes"], glb.json["scenes"] = [{"mesh": 0}] * 2, [{"nodes": [0, 1]}]
+    glb.picture(noise)
+    glb.json["materials"].pop()
+    glb.json["materials"][0]["normalTexture"] = {"index": 3}  # is not loaded
     scene = glb.load(tmp_path)
     (path,) = tmp_path.glob("*.glb")
     counts = count_gltf(path)

@@ -296,7 +296,7 @@ def test_avif_is_read(tmp_path):
 
 
 def test_avif_that_cannot_be_read_gives_way_to_a_plain_copy_or_is_refused_by_name(tmp_path, monkeypatch):
-    monkeypatch.setattr("gym_batchnav.scene.formats.gltf._TEXTURES", {"EXT_texture_avif": lambda: False})
+    monkeypatch.setattr("gym_batchnav.scene.formats.gltf_document._TEXTURES", {"EXT_texture_avif": lambda: False})
     glb = Glb()
     material = glb.picture(four_colors())
     glb.json["textures"][0]["extensions"] = {"EXT_texture_avif": {"source": 77}}

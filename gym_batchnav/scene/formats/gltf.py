@@ -11,9 +11,15 @@ import numpy as np
 from gym_batchnav.scene.builder import MAX_PARTS, TOO_MANY_PARTS, Material, Part, SceneBuilder
 from gym_batchnav.scene.categories import GENERATOR, SceneObject, category_in_extras
 from gym_batchnav.scene.files import SceneFiles
-from gym_batchnav.scene.formats.gltf_codecs import BASISU, decode_draco, draco_counts
-from gym_batchnav.scene.formats.gltf_document import FILTER, WRAP, GltfDocument, extensions
-from gym_batchnav.scene.images import can_decode_avif
+from gym_batchnav.scene.formats.gltf_codecs import decode_draco, draco_counts
+from gym_batchnav.scene.formats.gltf_document import (
+    FILTER,
+    WRAP,
+    GltfDocument,
+    base_color_texture,
+    extensions,
+    image_of,
+)
 from gym_batchnav.scene.json_values import integer, mapping, number, numbers, sequence
 from gym_batchnav.scene.scene import LINEAR, MASK, OPAQUE, REPEAT
 
@@ -22,12 +28,6 @@ MAX_SETS = 8  # of four joints per vertex
 MAX_INFLUENCES = 2**25  # vertices times the joints that may move each, of all primitives
 _TRIANGLES = 4
 _FAN = 6
-# Extensions of textures by preference, and whether their images can be decoded here.
-_TEXTURES: dict[str, Callable[[], bool]] = {
-    "KHR_texture_basisu": BASISU.is_found,
-    "EXT_texture_webp": lambda: True,
-    "EXT_texture_avif": can_decode_avif,
-}
 _Read = Callable[[str, Sequence[int]], np.ndarray]  # an attribute's name and allowed widths to its values
 
 
@@ -188,7 +188,7 @@ class _Reader:
         else:
             triangles = _triangles(_within(triangles.ravel(), len(vertices)), None, _TRIANGLES)
         material = document.item("materials", primitive["material"]) if "material" in primitive else {}
-        texture_info = _base_color_texture(material)
+        texture_info = base_color_texture(material)
         uvs = self._uvs(read, attributes, texture_info, len(vertices)) if texture_info else None
         number_of = int(primitive.get("material", -1))
         look = self._material(material, texture_info if uvs is not None else {}, number_of)
@@ -306,7 +306,7 @@ class _Reader:
         """Return the builder's number of a referenced image, -1 for none."""
         document = self._document
         texture = document.item("textures", texture_info.get("index"))
-        source = _image_of(texture)
+        source = image_of(texture)
         if source is None:
             unread = ", ".join(name for name in extensions(texture) if "_texture_" in name)
             if unread and unread not in self._images:
@@ -315,30 +315,6 @@ class _Reader:
         if source not in self._images:
             self._images[source] = self._builder.add_image(*document.image(source))
         return self._images[source]
-
-
-def _image_of(texture: Mapping[str, Any]) -> object:
-    """Return the number of a texture's image, in the first of its formats that can be decoded; None for none.
-
-    Raises:
-        ValueError: If all of its formats need something that is not installed.
-    """
-    sources = {name: extensions(texture).get(name, {}).get("source") for name in _TEXTURES}
-    sources = {name: source for name, source in sources.items() if source is not None}
-    decoded = [source for name, source in sources.items() if _TEXTURES[name]()]
-    if decoded or texture.get("source") is not None or not sources:
-        return decoded[0] if decoded else texture.get("source")
-    if "KHR_texture_basisu" in sources:
-        return sources["KHR_texture_basisu"]  # refused with the remedy once the image is seen to be KTX2
-    raise ValueError("its textures are only AVIF, which needs Pillow 11.3: update Pillow, or convert them to PNG")
-
-
-def _base_color_texture(material: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a material's reference to its base colour texture, empty for none."""
-    gloss = extensions(material).get("KHR_materials_pbrSpecularGlossiness")
-    if gloss is not None:
-        return gloss.get("diffuseTexture", {})
-    return material.get("pbrMetallicRoughness", {}).get("baseColorTexture", {})
 
 
 def _triangles(corners: np.ndarray, restarts: np.ndarray | None, mode: int) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +13,7 @@ import numpy as np
 from gym_batchnav.scene.builder import MAX_PARTS, TOO_MANY_PARTS, ImageBudget
 from gym_batchnav.scene.files import SceneFiles
 from gym_batchnav.scene.formats.gltf_codecs import (
+    BASISU,
     MESHOPT,
     MESHOPT_PACKAGE,
     data_uri,
@@ -21,7 +22,7 @@ from gym_batchnav.scene.formats.gltf_codecs import (
     split_container,
 )
 from gym_batchnav.scene.frame import rotation_matrix
-from gym_batchnav.scene.images import open_image
+from gym_batchnav.scene.images import can_decode_avif, open_image
 from gym_batchnav.scene.json_values import MAX_GLTF_JSON_BYTES, integer, mapping, numbers, parse_json, sequence, short
 from gym_batchnav.scene.scene import CLAMP, LINEAR, MIRROR, NEAREST, REPEAT
 from gym_batchnav.scene.textures import AUTO, size_for
@@ -65,6 +66,12 @@ _WITHOUT_EFFECT = (  # beginnings of names
     *("KHR_animation_", "KHR_audio_", "KHR_implicit_shapes", "KHR_interactivity", "KHR_lights_", "KHR_materials_"),
     *("KHR_node_", "KHR_physics_", "KHR_xmp", "MSFT_audio_", "MSFT_lod", "MSFT_packing_", "OMI_", "VRM"),
 )
+# Extensions of textures by preference, and whether their images can be decoded here.
+_TEXTURES: dict[str, Callable[[], bool]] = {
+    "KHR_texture_basisu": BASISU.is_found,
+    "EXT_texture_webp": lambda: True,
+    "EXT_texture_avif": can_decode_avif,
+}
 _REMEDIES = {"KHR_texture_ktx": "convert its textures to PNG or JPEG"}
 
 
@@ -396,13 +403,37 @@ def _rotation(x: float, y: float, z: float, w: float) -> np.ndarray:
     return rotation_matrix(w, x, y, z) if x or y or z or w else np.eye(3)
 
 
+def image_of(texture: Mapping[str, Any]) -> object:
+    """Return the number of a texture's image, in the first of its formats that can be decoded; None for none.
+
+    Raises:
+        ValueError: If all of its formats need something that is not installed.
+    """
+    sources = {name: extensions(texture).get(name, {}).get("source") for name in _TEXTURES}
+    sources = {name: source for name, source in sources.items() if source is not None}
+    decoded = [source for name, source in sources.items() if _TEXTURES[name]()]
+    if decoded or texture.get("source") is not None or not sources:
+        return decoded[0] if decoded else texture.get("source")
+    if "KHR_texture_basisu" in sources:
+        return sources["KHR_texture_basisu"]  # refused with the remedy once the image is seen to be KTX2
+    raise ValueError("its textures are only AVIF, which needs Pillow 11.3: update Pillow, or convert them to PNG")
+
+
+def base_color_texture(material: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a material's reference to its base colour texture, empty for none."""
+    gloss = extensions(material).get("KHR_materials_pbrSpecularGlossiness")
+    if gloss is not None:
+        return gloss.get("diffuseTexture", {})
+    return material.get("pbrMetallicRoughness", {}).get("baseColorTexture", {})
+
+
 @dataclass(frozen=True, slots=True)
 class GltfCounts:
     """The content of a glTF file, as its headers declare it; strips and instances make the true counts differ."""
 
     num_triangles: int
     num_vertices: int
-    num_textures: int
+    num_textures: int  # of the base colours; others are not loaded
     texture_size: int  # pixels of the longest side after scaling
     texture_bytes: int  # after scaling
 
@@ -433,8 +464,9 @@ def count_gltf(path: Path, texture_size: int | str = AUTO) -> GltfCounts:
         vertices += meshes[node["mesh"]][1]
     sides = []
     images = ImageBudget(files)
-    for index in range(document.count("images")):
-        data, label = document.image(index)
+    infos = [base_color_texture(document.item("materials", index)) for index in range(document.count("materials"))]
+    for source in {image_of(document.item("textures", info.get("index"))) for info in infos if info} - {None}:
+        data, label = document.image(source)
         images.add(len(data or b""))
         with suppress(ValueError):  # loading reports it
             if data is not None:
