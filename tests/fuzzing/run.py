@@ -20,7 +20,7 @@ from fuzzing.samples import KINDS, mutated, write_samples
 
 TESTS = Path(__file__).parents[1]
 INPUTS_PER_PROCESS = 400  # then it is replaced, so that what one leaves behind counts no more
-WALL_SECONDS = 120.0  # for an input that waits without using the processor
+WALL_SECONDS = 600.0  # for an input that waits without using the processor
 FAILED = "failed"
 
 
