@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gym_batchnav.geometry import Camera, CameraJitter
     from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
     from gym_batchnav.noise.depth import RedwoodNoise
-    from gym_batchnav.noise.rgb import GaussianNoise, PoissonNoise, SaltAndPepperNoise, SpeckleNoise
+    from gym_batchnav.noise.rgb import ColorJitter, GaussianNoise, PoissonNoise, SaltAndPepperNoise, SpeckleNoise
     from gym_batchnav.noise.timing import SensorTiming
     from gym_batchnav.scene.load import load_scene
     from gym_batchnav.scene.scene import Scene
@@ -49,7 +49,7 @@ _NAMES = {
     "geometry": ("Camera", "CameraJitter"),
     "navmesh.mesh": ("NavMesh", "NavMeshSettings"),
     "noise.depth": ("RedwoodNoise",),
-    "noise.rgb": ("GaussianNoise", "PoissonNoise", "SaltAndPepperNoise", "SpeckleNoise"),
+    "noise.rgb": ("ColorJitter", "GaussianNoise", "PoissonNoise", "SaltAndPepperNoise", "SpeckleNoise"),
     "noise.timing": ("SensorTiming",),
     "scene.load": ("load_scene",),
     "scene.scene": ("Scene",),
@@ -68,6 +68,7 @@ __all__ = [
     "BatchNavEnv",
     "Camera",
     "CameraJitter",
+    "ColorJitter",
     "DiscreteActions",
     "DroneNav",
     "Episodes",

@@ -185,7 +185,8 @@ class Zarr(Format):
             expected = self._create(zarr.create_group(store={}), "expected", num_rows, row, dtype, sizes)
             same = replace(found.metadata, attributes={}) == expected.metadata
         except Exception as error:  # of many kinds
-            raise ValueError(f"'{path / METADATA}' does not describe an array ({error}): {_REMEDY}") from error
+            reason = str(error)[:300]  # it may quote the file
+            raise ValueError(f"'{path / METADATA}' does not describe an array ({reason}): {_REMEDY}") from error
         if not same:
             raise ValueError(f"'{path / METADATA}' does not describe the array that its dataset should have: {_REMEDY}")
         rows_of_file = sizes[1]

@@ -23,7 +23,7 @@ from gym_batchnav.geometry import Camera
 from gym_batchnav.lenses import LENSES
 from gym_batchnav.mapping.sensors import MapPath
 from gym_batchnav.noise.depth import RedwoodNoise
-from gym_batchnav.noise.rgb import GaussianNoise, PoissonNoise, SaltAndPepperNoise, SpeckleNoise
+from gym_batchnav.noise.rgb import ColorJitter, GaussianNoise, PoissonNoise, SaltAndPepperNoise, SpeckleNoise
 from gym_batchnav.noise.timing import SensorTiming
 from gym_batchnav.task.api import Sensor
 from gym_batchnav.task.sensors import GPS, Compass, Heading, PointGoal, StaticPointGoal, WalkScan
@@ -34,7 +34,7 @@ CLASS = "class"  # key of an object's class in its record
 # Classes of which objects are made from records; they are named without their modules.
 _CLASSES: tuple[type[Any], ...] = (
     Camera, *LENSES, PointGoal, StaticPointGoal, LoCoBotNoise, GaussianNoise, SpeckleNoise, SaltAndPepperNoise,
-    PoissonNoise, RedwoodNoise, SensorTiming, GPS, Compass, Heading, WalkScan, MapPath,
+    PoissonNoise, ColorJitter, RedwoodNoise, SensorTiming, GPS, Compass, Heading, WalkScan, MapPath,
 )  # fmt: skip
 KNOWN = {one.__name__: one for one in _CLASSES}
 # Sensors that settings may name instead of an image, with the default values of their fields.

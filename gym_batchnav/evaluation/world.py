@@ -30,6 +30,7 @@ from gym_batchnav.evaluation.records import (
 from gym_batchnav.geometry import Camera
 from gym_batchnav.navmesh.mesh import NavMeshSettings
 from gym_batchnav.navmesh.record import GEODESICS
+from gym_batchnav.noise.rgb import ColorJitter
 from gym_batchnav.render.api import SENSOR_FORMATS, check_sensors
 from gym_batchnav.system.nested import flattened
 from gym_batchnav.system.numbers import check_choice, check_counts, check_positive
@@ -256,7 +257,7 @@ def policy_about(
     return PolicyAbout(
         kind=kind,
         sensors=tuple(name for name in images if name not in hidden),
-        camera=replace(env.cameras.rig.first, jitter=None),  # jitter is a matter of training
+        camera=replace(env.cameras.rig.first, jitter=None),  # jitter, here and of colours, is a matter of training
         forward_step=float(actions.forward_step),
         turn_angle_deg=float(actions.turn_angle_deg),
         max_episode_steps=env.max_episode_steps,
@@ -269,7 +270,9 @@ def policy_about(
         task_settings=fields_of(env.task),
         navmesh_settings=env.simulator.navmesh(int(env.library.active[0])).settings,
         actuation_noise=record_of(env.simulator.actuation_noise),
-        sensor_noise=record_of(env.config.sensor_noise or {}),
+        sensor_noise=record_of(
+            {name: one for name, one in (env.config.sensor_noise or {}).items() if not isinstance(one, ColorJitter)}
+        ),
         sensor_timing=record_of(env.config.sensor_timing or {}),
         geodesic=env.config.geodesic,
         other_sensors={one.name: record_of(one) for one in others},

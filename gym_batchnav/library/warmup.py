@@ -24,7 +24,7 @@ from gym_batchnav.navmesh.agents import NavMeshAgents
 from gym_batchnav.navmesh.build.contours import merge_holes
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.noise.depth import RedwoodNoise, encode_depth
-from gym_batchnav.noise.rgb import GaussianNoise, PoissonNoise, SpeckleNoise
+from gym_batchnav.noise.rgb import ColorJitter, GaussianNoise, PoissonNoise, SpeckleNoise
 from gym_batchnav.render.api import RENDERERS, SENSOR_FORMATS, SENSORS, is_embree_installed, make_renderer
 from gym_batchnav.render.interleave import NUM_GOAL_VALUES, interleave
 from gym_batchnav.scene.load import load_scene
@@ -260,7 +260,7 @@ def join_small_images() -> None:
 def add_image_noise() -> None:
     """Add every kind of noise to small images."""
     keys = np.zeros(1, np.uint64)
-    for noise in (GaussianNoise(), SpeckleNoise(), PoissonNoise()):
+    for noise in (GaussianNoise(), SpeckleNoise(), PoissonNoise(), ColorJitter()):
         noise.apply(np.zeros((1, 2, 2, 3), np.uint8), keys)
     depth = np.ones((1, 2, 2, 1), np.float32)
     RedwoodNoise().apply(depth, keys)

@@ -1,7 +1,7 @@
-"""Noise of RGB images: Habitat's four models, with a key per image.
+"""Noise of RGB images, with a key per image: Habitat's four models, and ColorJitter.
 
-The formulas and default values are those of habitat_sim/sensors/noise_models. They apply to v / 255 for each value v of
-a channel; the result is clipped and rounded down to a whole number, as there.
+The formulas and default values of the four are those of habitat_sim/sensors/noise_models. They apply to v / 255 for
+each value v of a channel; the result is clipped and rounded down to a whole number, as there.
 """
 
 from __future__ import annotations
@@ -106,6 +106,41 @@ class PoissonNoise(SensorNoise):
     def apply(self, images: np.ndarray, keys: np.ndarray) -> None:
         """Add noise to images [N, H, W, 3] uint8, in place; see ``SensorNoise``."""
         run_on_images(count_all, images, keys, np.uint8, *_poisson_tables())
+
+
+@dataclass(frozen=True, slots=True)
+class ColorJitter(SensorNoise):
+    """Exposure, gamma, white balance and saturation that vary from image to image, for training.
+
+    A value v of a channel, from 0 to 1, becomes e * w * v ** g, where e, w (one for each channel) and g are drawn
+    log-uniformly between 1 / (1 + a) and 1 + a, a being the attribute. Before that, colours move towards the mean of
+    their channels, or away from it, by a factor drawn uniformly from 1 - a to 1 + a.
+
+    Attributes:
+        exposure: Of the brightness of the image.
+        gamma: Of the exponent.
+        balance: Of the brightness of each channel.
+        saturation: Of the distance of colours from grey.
+
+    Raises:
+        ValueError: An attribute is not from 0 to 10, or ``saturation`` not from 0 to 1.
+    """
+
+    exposure: float = 0.5
+    gamma: float = 0.5
+    balance: float = 0.2
+    saturation: float = 1.0
+
+    sensor = "rgb"
+
+    def __post_init__(self) -> None:
+        check_between(0, 10, exposure=self.exposure, gamma=self.gamma, balance=self.balance)
+        check_between(0, 1, saturation=self.saturation)
+
+    def apply(self, images: np.ndarray, keys: np.ndarray) -> None:
+        """Change images [N, H, W, 3] uint8, in place; see ``SensorNoise``."""
+        widths = np.log1p([self.exposure, self.gamma, self.balance])
+        run_on_images(jitter_all, images, keys, np.uint8, widths, float(self.saturation))
 
 
 @lru_cache(maxsize=16)
@@ -228,6 +263,42 @@ def _log2_of_values(values: np.ndarray) -> int:
     while 2**power < num_values:
         power += 1
     return power
+
+
+@njit(**INNER)
+def jitter_colors(item: int, images: np.ndarray, keys: np.ndarray, widths: np.ndarray, saturation: float) -> None:
+    """Change the colours of image ``item`` of ``images`` [N, S] uint8; see ColorJitter.
+
+    Args:
+        item: Its index.
+        images: The images.
+        keys: [N] uint64.
+        widths: [3], logarithms of 1 plus exposure, gamma and balance.
+        saturation: See ColorJitter.
+    """
+    words = np.empty(6, np.uint64)
+    draw_words(keys[item], 0, words)
+    drawn = 2 * ((words >> np.uint64(11)) * 2.0**-53) - 1  # [6], from -1 to 1
+    exponent = np.exp(widths[1] * drawn[1])
+    made = np.empty((3, 256), np.uint8)
+    for channel in range(3):
+        factor = 255 * np.exp(widths[0] * drawn[0] + widths[2] * drawn[2 + channel])
+        for value in range(256):
+            made[channel, value] = np.uint8(min(factor * (value / 255) ** exponent, 255.0))
+    kept = np.float32(1 + saturation * drawn[5])
+    values = images[item]
+    for first in range(0, len(values), 3):
+        red, green, blue = np.float32(values[first]), np.float32(values[first + 1]), np.float32(values[first + 2])
+        grey = (red + green + blue) / np.float32(3)
+        for channel in range(3):
+            colored = grey + kept * (np.float32(values[first + channel]) - grey)
+            values[first + channel] = made[channel, np.uint8(min(max(colored, np.float32(0)), np.float32(255)))]
+
+
+@njit(**ENTRY)
+def jitter_all(images: np.ndarray, keys: np.ndarray, widths: np.ndarray, saturation: float) -> None:
+    """Run ``jitter_colors`` for all images."""
+    for_each(jitter_colors, len(images), (images, keys, widths, saturation))
 
 
 @njit(**ENTRY)

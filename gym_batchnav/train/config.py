@@ -20,13 +20,14 @@ from gym_batchnav.evaluation.records import CLASS, NONE, checked_value, fields_o
 from gym_batchnav.evaluation.world import TASKS
 from gym_batchnav.geometry import Camera
 from gym_batchnav.mapping.sensors import MapPath
+from gym_batchnav.noise.rgb import ColorJitter
 from gym_batchnav.render.api import SENSOR_FORMATS
 from gym_batchnav.system.nested import flattened
 from gym_batchnav.system.numbers import check_choice, check_counts, check_positive
 from gym_batchnav.task.api import Task
 from gym_batchnav.task.pointnav import PointNav
 from gym_batchnav.task.sensors import WalkScan
-from gym_batchnav.train.imitation import TEACHERS
+from gym_batchnav.train.imitation import FOLLOWER, MAPPER
 from gym_batchnav.train.policy import POLICIES
 from gym_batchnav.train.ppo import PPOConfig
 
@@ -68,6 +69,7 @@ class RunConfig:
         teacher_sensors: Names of further sensors, which the teacher reads and the policy does not; it learns to predict
             their readings. Only training has them.
         camera: The agents' camera.
+        color_jitter: How colours vary from image to image, if the agents see any.
         task: The task, with its reward.
         num_episodes: Number of episodes to sample for a scene without any.
         device: ``"cpu"``, or ``"cuda"`` for networks and observations on an NVIDIA GPU.
@@ -89,6 +91,7 @@ class RunConfig:
     sensors: tuple[str, ...] = ("depth",)
     teacher_sensors: tuple[str, ...] = ()
     camera: Camera = field(default_factory=Camera)
+    color_jitter: ColorJitter | None = None
     task: Task = field(default_factory=PointNav)
     num_episodes: int = 1000
     device: str = "cpu"
@@ -125,6 +128,7 @@ class RunConfig:
             "autoreset_mode": "same_step",
             "buffers": 2,
             "camera": self.camera,
+            "sensor_noise": {"rgb": self.color_jitter} if self.color_jitter and "rgb" in self.sensors else None,
             "task": self.task,
             "obs_device": self.device,
             "renderer": self.renderer,
@@ -135,6 +139,8 @@ class RunConfig:
         """Return the settings as JSON values."""
         described = {one.name: getattr(self, one.name) for one in fields(self)}
         inner = {name: fields_of(described[name]) for name in ("ppo", "camera", "task")}
+        if self.color_jitter is not None:
+            inner["color_jitter"] = fields_of(self.color_jitter)
         inner["task"] = {CLASS: type(self.task).__name__, **inner["task"]}
         return json.loads(json.dumps({**described, **inner}))
 
@@ -167,8 +173,8 @@ def make_config(names: Names) -> RunConfig:
     if config.init is not None and "ppo.imitation_share" not in names:
         adapted["ppo.imitation_share"] = 0.0
     seen = (*adapted.get("sensors", config.sensors), *config.teacher_sensors)
-    if "ppo.teacher" not in names and MapPath.name not in seen:
-        adapted["ppo.teacher"] = TEACHERS[0]  # the mapper of a preset reads this sensor
+    if "ppo.teacher" not in names and config.ppo.teacher == MAPPER and MapPath.name not in seen:
+        adapted["ppo.teacher"] = FOLLOWER  # the mapper of a preset reads this sensor
     return with_changes(config, adapted)
 
 

@@ -16,6 +16,7 @@ DEPTH_BINS = 10
 PATCH = 4  # pixels per side of the patches of the first convolution
 PRIOR_PICTURES = 1e4  # images of mean 0 and variance 1 with which the moments start
 MIN_VARIANCE = 1e-2
+LEAST_VARIANCE = 1e-4  # added to that of an image, so that the noise of a plain wall stays small
 NEAREST_CODED = 0.005  # of the depth range: nearer surfaces have the same code
 
 
@@ -76,30 +77,30 @@ class RunningMoments(nn.Module):
 class PictureChannels(nn.Module):
     """The input channels of a convolution, made from the images of an agent and the picture of its goal.
 
-    The channels are those of RGB, depth and the goal pictures, in this order. All colours are normalised by the same
-    moments: those of the RGB images, or of the goal pictures if there is no RGB.
+    The channels are those of RGB, depth and the goal pictures, in this order. Unless images are recoded, all colours
+    are normalised by the same moments: those of the RGB images, or of the goal pictures if there is no RGB.
 
     Args:
         sensors: Any of ``"depth"``, ``"rgb"``, ``"imagegoal"`` and ``"instance_imagegoal"``.
         depth_bins: Number of one-hot channels to add to depth, each for an equal part of its range; 0 for none.
-        codes_depth: Replace depth by its logarithm, which tells a wall at 0.1 m from one at 0.4 m as well as one at 1 m
-            from one at 4 m, and add a channel that is 1 where nothing is hit within the range.
+        recodes: Replace depth by its logarithm, which tells a wall at 0.1 m from one at 0.4 m as well as one at 1 m
+            from one at 4 m, and add a channel that is 1 where nothing is hit within the range. Normalise the colours of
+            each image by its own mean and deviation, which takes away exposure and the tint of the light.
     """
 
-    def __init__(self, sensors: tuple[str, ...], depth_bins: int = 0, codes_depth: bool = False) -> None:
+    def __init__(self, sensors: tuple[str, ...], depth_bins: int = 0, recodes: bool = False) -> None:
         super().__init__()
         self.sensors = sensors
         self.depth_bins = depth_bins
-        self.codes_depth = codes_depth
+        self.recodes = recodes
         self.colors = tuple(name for name in COLOR_PICTURES if name in sensors)
-        self.moments = RunningMoments(3) if self.colors else None
-        self.num_channels = 3 * len(self.colors) + (1 + depth_bins + codes_depth) * ("depth" in sensors)
+        self.moments = RunningMoments(3) if self.colors and not recodes else None
+        self.num_channels = 3 * len(self.colors) + (1 + depth_bins + recodes) * ("depth" in sensors)
 
     def forward(self, observation: dict[str, Tensor]) -> Tensor:
         """Return channels [B, C, H, W] of ``depth`` [B, H, W, 1] in [0, 1] and of colours [B, H, W, 3] uint8."""
-        channels = []
-        if self.moments is not None:
-            channels = [self.moments(observation[name] / 255.0) for name in self.colors]
+        normalized = standardized if self.moments is None else self.moments
+        channels = [normalized(observation[name] / 255.0) for name in self.colors]
         if "depth" in self.sensors:
             place = int("rgb" in self.sensors)  # before the goal pictures
             channels[place:place] = self._depth_channels(observation["depth"].clamp(0, 1))
@@ -107,7 +108,7 @@ class PictureChannels(nn.Module):
 
     def _depth_channels(self, depth: Tensor) -> list[Tensor]:
         """Return depth [B, H, W, 1] or its code, and its bins [B, H, W, depth_bins], if there are any."""
-        if self.codes_depth:
+        if self.recodes:
             # From -1 at NEAREST_CODED to 1 at the end of the range.
             logarithm = depth.clamp(min=NEAREST_CODED).log_().mul_(2 / -math.log(NEAREST_CODED)).add_(1)
             return [logarithm, (depth >= 1).to(depth.dtype)]
@@ -121,6 +122,12 @@ class PictureChannels(nn.Module):
         """Add the images of a rollout from which the moments are taken, if there are any; see RunningMoments.update."""
         if self.moments is not None:
             self.moments.update((pictures / 255.0 for pictures in observation[self.colors[0]]), total)
+
+
+def standardized(pictures: Tensor) -> Tensor:
+    """Return images [B, H, W, C] with a mean of 0 in each channel and a deviation of 1 over all channels."""
+    pictures = pictures - pictures.mean(dim=(1, 2), keepdim=True)
+    return pictures * pictures.square().mean(dim=(1, 2, 3), keepdim=True).add(LEAST_VARIANCE).rsqrt()
 
 
 class SqueezeExcite(nn.Module):
@@ -188,7 +195,7 @@ class SEResNet9(nn.Module):
         width: Width of images, pixels.
         num_features: F, the number of features.
         planes: Channels of the four blocks; those of the paper by default.
-        codes_depth: See PictureChannels; the paper's network has depth and its bins instead.
+        recodes: See PictureChannels; the paper's network does not, and has bins of depth.
     """
 
     def __init__(
@@ -198,10 +205,10 @@ class SEResNet9(nn.Module):
         width: int,
         num_features: int = 512,
         planes: tuple[int, int, int, int] = (64, 128, 256, 512),
-        codes_depth: bool = False,
+        recodes: bool = False,
     ) -> None:
         super().__init__()
-        self.channels = PictureChannels(sensors, 0 if codes_depth else DEPTH_BINS, codes_depth)
+        self.channels = PictureChannels(sensors, 0 if recodes else DEPTH_BINS, recodes)
         # A 4 x 4 convolution of stride 4 is space-to-depth followed by a 1 x 1 convolution.
         self.stem = nn.Conv2d(self.channels.num_channels, planes[0], PATCH, PATCH, bias=False)
         blocks = [FixupBlock(planes[0], planes[0], 1, len(planes))]
@@ -230,7 +237,7 @@ class SmallEncoder(nn.Module):
         width: Width of images, pixels.
         num_features: F, the number of features.
         planes: Channels of the convolutions.
-        codes_depth: See PictureChannels.
+        recodes: See PictureChannels.
     """
 
     def __init__(
@@ -240,10 +247,10 @@ class SmallEncoder(nn.Module):
         width: int,
         num_features: int = 128,
         planes: tuple[int, int, int] = (32, 64, 64),
-        codes_depth: bool = False,
+        recodes: bool = False,
     ) -> None:
         super().__init__()
-        self.channels = PictureChannels(sensors, codes_depth=codes_depth)
+        self.channels = PictureChannels(sensors, recodes=recodes)
         self.convolutions = nn.Sequential(
             nn.Conv2d(self.channels.num_channels, planes[0], PATCH, PATCH),
             nn.ReLU(),

@@ -2,28 +2,148 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, one_hot
 
+from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.evaluation.agents import Agent, ShortestPathAgent
+from gym_batchnav.evaluation.named_agents import agent_file
+from gym_batchnav.evaluation.world import PolicyAbout
+from gym_batchnav.library.sources import shipped_policies
 from gym_batchnav.mapping.agent import MapAgent
-from gym_batchnav.system.numbers import check_choice
+from gym_batchnav.state import NUM_ACTIONS
+from gym_batchnav.train.policy import TEACHER_FEATURES, Policy
+from gym_batchnav.train.policy_file import load_policy
 
-TEACHERS = ("follower", "mapper")
+FOLLOWER, MAPPER = "follower", "mapper"
 
 
-def make_teacher(name: str) -> Agent:
-    """Make the agent that is imitated.
+class RuleTeacher:
+    """An agent that acts by a rule.
+
+    Args:
+        agent: The agent, whose action does not depend on what has been done before.
+    """
+
+    num_features = 0
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+
+    def reset(self, env: BatchNavEnv) -> None:
+        """Begin with the episodes of an environment."""
+        self._env = env
+        self._agent.reset(env)
+
+    def act(self, observation: dict[str, Tensor], begun: Tensor) -> Tensor:
+        """Return the probabilities [N, 4] of actions, of which one is 1, on the device of ``begun`` [N] bool."""
+        sensors = self._env.components.sensors
+        seen = {name: observation[name].cpu().numpy() for name in sensors if name in observation}
+        actions = self._agent.act(self._env, seen, begun.cpu().numpy())
+        return one_hot(torch.as_tensor(actions, device=begun.device), NUM_ACTIONS).float()
+
+    def get_state(self) -> None:
+        """Return the memory, of which there is none."""
+
+    def set_state(self, state: Any) -> None:
+        """Take over what ``get_state`` returned."""
+
+
+class PolicyTeacher:
+    """A trained policy, such as one that sees depth, whose pupil sees colours.
+
+    The pupil learns its probabilities of actions and, if both have as many, the features of its images. The pupil's
+    images may be larger by a whole factor: of them the teacher sees every second, third, ... pixel.
+
+    Args:
+        policy: The policy.
+        about: The description in its file.
+
+    Attributes:
+        num_features: F, the number of features of its images.
+    """
+
+    def __init__(self, policy: Policy, about: PolicyAbout) -> None:
+        self.policy = policy.requires_grad_(False)
+        self.num_features = 0 if policy.encoder is None else policy.encoder.num_features
+        self._about = about
+
+    def reset(self, env: BatchNavEnv) -> None:
+        """Begin with the episodes of an environment.
+
+        Raises:
+            ValueError: The environment lacks a sensor of the policy, or its images have other proportions.
+        """
+        space: Any = env.single_observation_space
+        missing = set(self.policy.sensors) - set(space.spaces)
+        if missing:
+            raise ValueError(
+                f"the teacher reads {', '.join(sorted(missing))}, which the environment lacks: name it among its "
+                "sensors or teacher_sensors"
+            )
+        own, camera = self._about.camera, env.cameras.rig.first
+        self._stride = max(1, camera.width // own.width)
+        if self._about.sensors and (camera.width, camera.height) != (
+            self._stride * own.width,
+            self._stride * own.height,
+        ):
+            raise ValueError(
+                f"the teacher sees {own.width} x {own.height} pixels: pass a camera of a multiple of them, not of "
+                f"{camera.width} x {camera.height}"
+            )
+        self._state = self.policy.initial_state(env.num_envs)
+
+    def act(self, observation: dict[str, Tensor], begun: Tensor) -> Tensor:
+        """Return the probabilities [N, 4] of actions, and write the features of its images into the observation."""
+        step = self._stride
+        images = {name: observation[name][:, ::step, ::step] for name in self._about.sensors}
+        seen = {**observation, **images}
+        features = self.policy.features({name: values[None] for name, values in seen.items()})
+        logits, _, self._state = self.policy(seen, self._state, begun, features=features)
+        if features is not None:
+            observation[TEACHER_FEATURES].copy_(features[0])
+        return logits.softmax(-1)
+
+    def get_state(self) -> Tensor:
+        """Return the memory [rows, N, H]."""
+        return self._state
+
+    def set_state(self, state: Any) -> None:
+        """Take over what ``get_state`` returned."""
+        self._state = state
+
+
+Teacher = RuleTeacher | PolicyTeacher
+
+
+def check_teacher(name: str) -> None:
+    """Raise ValueError unless ``make_teacher`` knows a teacher."""
+    if name not in (FOLLOWER, MAPPER) and agent_file(name) is None:
+        raise ValueError(
+            f"teacher={name!r}: there is no such file: pass {FOLLOWER!r}, {MAPPER!r}, a policy file, or a shipped "
+            f"policy ({', '.join(shipped_policies())})"
+        )
+
+
+def make_teacher(name: str) -> Teacher:
+    """Make the teacher that is imitated.
 
     Args:
         name: ``"follower"`` uses the scene's navmesh, and so does things for which a policy sees no reason;
             ``"mapper"`` follows the reading of ``MapPath``, a sensor of the environment that the policy need not see.
+            A policy file or the name of a shipped policy is a policy, see ``PolicyTeacher``.
 
     Raises:
-        ValueError: The name is unknown.
+        ValueError: The name is unknown, or the file is damaged.
     """
-    check_choice("teacher", name, TEACHERS)
-    return MapAgent() if name == "mapper" else ShortestPathAgent()
+    check_teacher(name)
+    file = None if name in (FOLLOWER, MAPPER) else agent_file(name)
+    if file is not None:
+        return PolicyTeacher(*load_policy(file))
+    return RuleTeacher(MapAgent() if name == MAPPER else ShortestPathAgent())
 
 
 def expert_share(progress: float, imitation_share: float) -> float | None:
@@ -42,23 +162,23 @@ def expert_share(progress: float, imitation_share: float) -> float | None:
 
 
 def imitation_loss(
-    logits: Tensor, values: Tensor, expert_actions: Tensor, returns: Tensor, value_weight: float
+    logits: Tensor, values: Tensor, taught: Tensor, returns: Tensor, value_weight: float
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Return the cross-entropy with the teacher's actions plus the critic's loss.
 
     Args:
         logits: [..., 4], from the policy.
         values: [...], from the critic.
-        expert_actions: [...] int64, the teacher's.
+        taught: [..., 4], the teacher's probabilities.
         returns: [...], targets of the critic.
         value_weight: Weight of the critic's loss.
 
     Returns:
         The loss and its parts without gradients: imitation, value and agreement (the share of steps at which the
-        teacher's action is the most likely one of the policy).
+        teacher's most likely action is that of the policy).
     """
-    imitation = cross_entropy(logits.flatten(0, -2), expert_actions.flatten())
+    imitation = cross_entropy(logits.flatten(0, -2), taught.flatten(0, -2))
     value_loss = 0.5 * (returns - values).square().mean()
-    agreement = (logits.argmax(-1) == expert_actions).float().mean()
+    agreement = (logits.argmax(-1) == taught.argmax(-1)).float().mean()
     parts = {"imitation": imitation, "value": value_loss, "agreement": agreement}
     return imitation + value_weight * value_loss, {name: value.detach() for name, value in parts.items()}

@@ -24,6 +24,7 @@ POLICIES = ("paper", "narrow", "compact", "small", "scan", "blind", "ddppo-resne
 PICTURES = ("depth", "rgb")
 GOAL = PointGoal.name
 PREVIOUS_ACTION = "previous_action"
+TEACHER_FEATURES = "teacher_features"  # of the images of a teacher that is a policy
 EMBEDDING = 32
 MAX_CATEGORIES = 1000
 MIN_RANGES = 8  # elements from which a sensor counts as a range finder
@@ -243,7 +244,12 @@ class Policy(nn.Module):
         return torch.zeros(self.core.num_rows, num_envs, self.core.hidden_size, device=self.device)
 
     def forward(
-        self, observation: dict[str, Tensor], state: Tensor, begun: Tensor, predict: bool = False
+        self,
+        observation: dict[str, Tensor],
+        state: Tensor,
+        begun: Tensor,
+        predict: bool = False,
+        features: Tensor | None = None,
     ) -> tuple[Any, ...]:
         """Act on one step of N environments, or on T steps of each.
 
@@ -253,25 +259,39 @@ class Policy(nn.Module):
             state: [rows, N, H], the recurrent state before the first of these steps.
             begun: [N] or [T, N] bool, whether an episode begins with the observation.
             predict: Predict the readings of ``predicts``, too; for T steps only.
+            features: [T, N, F], those of the images if they have been computed; see ``features``.
 
         Returns:
             Logits [..., 4], values [...] and the state after the last step; with ``predict``, also the predictions
-            [T, N, K] by sensor.
+            [T, N, K] by sensor, and the policy's own features if observations have those of a teacher.
         """
         if begun.ndim == 1:
             observation = {name: values[None] for name, values in observation.items()}
-            logits, values, state = self(observation, state, begun[None])
+            logits, values, state = self(observation, state, begun[None], features=features)
             return logits[0], values[0], state
-        features, state = self.core(self._inputs(observation, begun), state, begun)
+        features = self.features(observation) if features is None else features
+        remembered, state = self.core(self._inputs(observation, begun, features), state, begun)
         precision = self.actor.weight.dtype  # autocast may have lowered it
-        logits = self.actor(features)
-        values = self.critic(features).squeeze(-1)
+        logits = self.actor(remembered)
+        values = self.critic(remembered).squeeze(-1)
         acted = logits.to(precision), values.to(precision), state.to(precision)
         if not predict:
             return acted
-        return (*acted, {name: head(features).to(precision) for name, head in self.predictions.items()})
+        predicted = {name: head(remembered).to(precision) for name, head in self.predictions.items()}
+        taught = observation.get(TEACHER_FEATURES)
+        if features is not None and taught is not None and taught.shape == features.shape:
+            predicted[TEACHER_FEATURES] = features.to(precision)
+        return (*acted, predicted)
 
-    def _inputs(self, observation: dict[str, Tensor], begun: Tensor) -> Tensor:
+    def features(self, observation: dict[str, Tensor]) -> Tensor | None:
+        """Return features [T, N, F] of the images of T steps, None for a policy without images."""
+        if self.encoder is None:
+            return None
+        images = {name: observation[name] for name in self.encoder.channels.sensors}
+        shape = next(iter(images.values())).shape[:2]
+        return self.encoder({name: values.flatten(0, 1) for name, values in images.items()}).unflatten(0, shape)
+
+    def _inputs(self, observation: dict[str, Tensor], begun: Tensor, features: Tensor | None) -> Tensor:
         """Return the inputs [T, N, F] of the core."""
         previous = (observation[PREVIOUS_ACTION] + 1).masked_fill(begun, 0)
         inputs = [self.action_embedding(previous)]
@@ -281,13 +301,14 @@ class Policy(nn.Module):
             goal = torch.stack([distance, torch.cos(angle), -torch.sin(angle)], dim=-1)
             inputs.append(self.goal_embedding(goal))
         inputs += [embed(observation[name]) for name, embed in zip(self.vectors, self.vector_embeddings, strict=True)]
-        if self.encoder is not None:
-            flat = {name: observation[name].flatten(0, 1) for name in self.encoder.channels.sensors}
-            inputs.append(self.encoder(flat).unflatten(0, begun.shape))
+        if features is not None:
+            inputs.append(features)
         return torch.cat(inputs, dim=-1)
 
     def prediction_loss(self, name: str, predicted: Tensor, readings: Tensor) -> Tensor:
-        """Return the mean squared error of predicted scaled readings of a sensor."""
+        """Return the mean squared error of predicted scaled readings of a sensor, or of a teacher's features."""
+        if name == TEACHER_FEATURES:
+            return (predicted - readings).square().mean()
         head: Any = self.predictions[name]
         return (predicted - head.reading.scaled(readings)).square().mean()
 
@@ -307,8 +328,8 @@ def make_policy(kind: str, space: gymnasium.spaces.Dict, hidden: Sequence[str] =
 
     Args:
         kind: ``"paper"`` (SE-ResNet9 and a two-layer LSTM of 512), ``"narrow"`` (SE-ResNet9 a quarter as wide, for
-            processors, with logarithms of depth, and a GRU of 512), ``"compact"`` (three convolutions of logarithms of
-            depth, and a GRU of 512), ``"small"`` (three convolutions and a GRU of 256), ``"scan"`` (a hidden layer for
+            processors, of recoded images, and a GRU of 512), ``"compact"`` (three convolutions of recoded images, and
+            a GRU of 512), ``"small"`` (three convolutions and a GRU of 256), ``"scan"`` (a hidden layer for
             each range finder and a GRU of 256, without images), ``"blind"`` (a GRU of 256, which ignores images) or
             ``"ddppo-resnet50"`` (the network of Habitat's DD-PPO: ResNet50 and a two-layer LSTM of 512).
         space: The environment's ``single_observation_space``. Besides images, goal and goal picture it may have
@@ -337,10 +358,10 @@ def make_policy(kind: str, space: gymnasium.spaces.Dict, hidden: Sequence[str] =
     if kind == "small":
         return Policy(SmallEncoder(sensors, height, width), sees_goal, "gru", 256, **common)
     if kind == "compact":
-        convolutions = SmallEncoder(sensors, height, width, 256, (32, 64, 128), codes_depth=True)
+        convolutions = SmallEncoder(sensors, height, width, 256, (32, 64, 128), recodes=True)
         return Policy(convolutions, sees_goal, "gru", 512, logs_goal=True, **common)
     if kind == "narrow":
-        narrow = SEResNet9(sensors, height, width, 256, (16, 32, 64, 128), codes_depth=True)
+        narrow = SEResNet9(sensors, height, width, 256, (16, 32, 64, 128), recodes=True)
         return Policy(narrow, sees_goal, "gru", 512, logs_goal=True, **common)
     if kind == "ddppo-resnet50":
         return Policy(GroupNormResNet50(sensors, height, width), sees_goal, "lstm", 512, 2, **common)

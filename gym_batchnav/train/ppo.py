@@ -14,13 +14,14 @@ from torch import Tensor, nn
 from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.system.numbers import check_between, check_choice, check_counts, check_not_negative, check_positive
 from gym_batchnav.train.distributed import Workers
-from gym_batchnav.train.imitation import expert_share, imitation_loss, make_teacher
+from gym_batchnav.train.imitation import check_teacher, expert_share, imitation_loss
 from gym_batchnav.train.lamb import EPSILON, Lamb, decay_groups, lamb_groups, learning_rate, scaled_learning_rate
-from gym_batchnav.train.policy import GOAL, Policy
+from gym_batchnav.train.policy import GOAL, TEACHER_FEATURES, Policy
 from gym_batchnav.train.rollout import Collector, Rollout
 from gym_batchnav.train.shards import Shards
 
 OPTIMIZERS = ("lamb", "adamw")
+ENCODER_ALONE = 0.9  # the teacher's share of actions above which only the encoder learns
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class PPOConfig:
         bootstrap_timeouts: At a time-out, bootstrap from the value of the last observation; otherwise a time-out counts
             as a terminal state.
         imitation_share: Share of the training, at its start, that imitates the teacher.
-        teacher: ``"follower"`` of the shortest path, or ``"mapper"``, see ``imitation.make_teacher``.
+        teacher: ``"follower"`` of the shortest path, ``"mapper"`` or a policy, see ``imitation.make_teacher``.
         autocast: Run the networks with torch's bfloat16 autocast. Processors without bfloat16 instructions learn
             several times more slowly with it.
         channels_last: Store the encoder's weights in the channels-last memory format, for tensor cores.
@@ -90,7 +91,7 @@ class PPOConfig:
         for name in ("value_weight", "entropy_weight", "prediction_weight", "weight_decay"):
             check_not_negative(**{name: getattr(self, name)})
         check_choice("optimizer", self.optimizer, OPTIMIZERS)
-        make_teacher(self.teacher)
+        check_teacher(self.teacher)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +178,7 @@ class PPO:
             group["lr"] = learning_rate(progress, config.learning_rate, self._peak_rate)
         rollout = self.collector.collect(expert)
         collected = time.perf_counter()
-        losses = self._learn(rollout, imitates=expert is not None)
+        losses = self._learn(rollout, expert)
         seconds = time.perf_counter() - collected
         self.policy.update_moments(rollout.observed(slice(None, -1)), self.workers.total)
         gathered = self.workers.gather((rollout.num_frames, losses))
@@ -190,8 +191,13 @@ class PPO:
         means = {name: sum(others[name] for _, others in gathered) / self.workers.size for name in losses}
         return Iteration(frames=self.frames, seconds=parts, losses=means, episodes=rollout.episodes)
 
-    def _learn(self, rollout: Rollout, imitates: bool) -> dict[str, float]:
-        """Learn from a rollout, mini-batch by mini-batch; return the means of the terms of the loss."""
+    def _learn(self, rollout: Rollout, expert: float | None) -> dict[str, float]:
+        """Learn from a rollout, mini-batch by mini-batch; return the means of the terms of the loss.
+
+        Args:
+            rollout: The rollout.
+            expert: The share of actions that the teacher took; None if it is not imitated.
+        """
         config = self.config
         ended = rollout.begun | rollout.waiting  # an agent's own episode may end before that of its world
         advantages = gae(rollout.rewards, rollout.values, ended, rollout.bootstraps, config.gamma, config.gae_lambda)
@@ -204,7 +210,7 @@ class PPO:
         acted = [_acted(rollout, envs) for envs in groups]
         weights = self.workers.loss_weights([int(one.sum()) for one in acted])
         terms = [
-            self._improve(rollout, envs, steps, weight, advantages[:, envs], returns[:, envs], imitates)
+            self._improve(rollout, envs, steps, weight, advantages[:, envs], returns[:, envs], expert)
             for envs, steps, weight in zip(groups, acted, weights, strict=True)
         ]
         means = {name: float(torch.stack([one[name] for one in terms]).mean()) for name in terms[0]}
@@ -220,23 +226,23 @@ class PPO:
         weight: float,
         advantages: Tensor,
         returns: Tensor,
-        imitates: bool,
+        expert: float | None,
     ) -> dict[str, Tensor]:
         """Take one optimizer step on the rollouts of some environments; return the terms of the loss."""
         config = self.config
-        if config.normalize_advantages and not imitates:
+        if config.normalize_advantages and expert is None:
             advantages = torch.zeros_like(advantages).masked_scatter(
                 acted, standardize(advantages[acted], self.workers.total)
             )
         self.optimizer.zero_grad()
         if self._shards is None:
             with self.workers.explains_lost_workers():
-                loss, terms = self._loss(rollout, envs, acted, advantages, returns, imitates)
+                loss, terms = self._loss(rollout, envs, acted, advantages, returns, expert)
                 (loss * weight).backward()
         else:
 
             def loss_of(rows: slice) -> tuple[Tensor, dict[str, Tensor]]:
-                return self._loss(rollout, envs[rows], acted[:, rows], advantages[:, rows], returns[:, rows], imitates)
+                return self._loss(rollout, envs[rows], acted[:, rows], advantages[:, rows], returns[:, rows], expert)
 
             terms = self._shards.backward(list(self.policy.parameters()), loss_of, len(envs))
         norm = torch.nn.utils.clip_grad_norm_(self.policy.parameters(), config.max_grad_norm)
@@ -244,25 +250,29 @@ class PPO:
         return {**terms, "grad_norm": norm.detach()}
 
     def _loss(
-        self, rollout: Rollout, envs: Tensor, acted: Tensor, advantages: Tensor, returns: Tensor, imitates: bool
+        self, rollout: Rollout, envs: Tensor, acted: Tensor, advantages: Tensor, returns: Tensor, expert: float | None
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss of the rollouts of some environments, and its terms without gradients."""
         config = self.config
         actions = rollout.actions[:, envs]
-        expert = rollout.expert_actions[:, envs]
+        taught = rollout.taught[:, envs]
         old = rollout.log_probs[:, envs]
         observed = rollout.observed(slice(None, -1), envs)
+        if expert is None:
+            observed.pop(TEACHER_FEATURES, None)  # of the last rollout in which the teacher acted
         with torch.autocast(self.policy.device.type, torch.bfloat16, enabled=config.autocast):
             logits, values, _, predicted = self._parallel(
                 observed, rollout.state[:, envs], rollout.begun[:-1, envs], predict=True
             )
         if self._has_worlds:
-            logits, values, actions, expert = logits[acted], values[acted], actions[acted], expert[acted]
+            logits, values, actions, taught = logits[acted], values[acted], actions[acted], taught[acted]
             old, advantages, returns = old[acted], advantages[acted], returns[acted]
-        if imitates:
-            loss, terms = imitation_loss(logits, values, expert, returns, config.value_weight)
-        else:
+        if expert is None:
             loss, terms = ppo_loss(logits, values, actions, old, advantages, returns, config)
+        else:
+            loss, terms = imitation_loss(logits, values, taught, returns, config.value_weight)
+            if expert > ENCODER_ALONE and TEACHER_FEATURES in predicted:
+                loss = 0 * loss  # the memory may be the teacher's, see take_memory
         for name, readings in predicted.items():
             error = self.policy.prediction_loss(name, readings, observed[name])
             loss = loss + config.prediction_weight * error

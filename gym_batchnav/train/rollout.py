@@ -13,8 +13,9 @@ from torch import Tensor
 
 from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.evaluation.world import policy_actions
+from gym_batchnav.state import NUM_ACTIONS
 from gym_batchnav.train.imitation import make_teacher
-from gym_batchnav.train.policy import PREVIOUS_ACTION, Policy
+from gym_batchnav.train.policy import PREVIOUS_ACTION, TEACHER_FEATURES, Policy
 from gym_batchnav.train.shards import Shards
 
 
@@ -31,7 +32,7 @@ class Rollout:
     values: Tensor  # [T + 1, N] float32
     rewards: Tensor  # [T, N] float32
     bootstraps: Tensor  # [T, N] float32, value of the last observation where an episode timed out, else 0
-    expert_actions: Tensor  # [T, N] int64, the teacher's if recorded, else 0
+    taught: Tensor  # [T, N, 4] float32, the teacher's probabilities of actions if recorded, else 0
     episodes: dict[str, np.ndarray]  # [M] by measure, of the episodes that ended
 
     @property
@@ -92,10 +93,13 @@ class Collector:
         observation, _ = env.reset(seed=seed)
         self._memory = policy.initial_state(env.num_envs)  # [rows, N, H] float32
         self._rollout = _empty_rollout(policy, num_steps, env.num_envs, observation)
-        self._took_part: np.ndarray | bool = True  # [N] bool, the agents in the current episodes of their worlds
         self._teacher = None if teacher is None else make_teacher(teacher)
+        self._took_part: np.ndarray | bool = True  # [N] bool, the agents in the current episodes of their worlds
         if self._teacher is not None:
             self._teacher.reset(env)
+        if self._teacher is not None and self._teacher.num_features:
+            shape = (num_steps + 1, env.num_envs, self._teacher.num_features)
+            self._rollout.observations[TEACHER_FEATURES] = torch.zeros(shape, device=policy.device)
         self._put(0, observation, np.zeros(env.num_envs, np.int64), np.ones(env.num_envs, bool))
 
     @torch.no_grad()
@@ -131,6 +135,7 @@ class Collector:
         return {
             "env": self.env.get_state(),
             "memory": self._memory.cpu(),
+            "teacher": None if self._teacher is None else self._teacher.get_state(),
             "begun": self._rollout.begun[self._row].cpu().numpy().copy(),
             "previous_action": self._rollout.observations[PREVIOUS_ACTION][self._row].cpu().numpy().copy(),
             "generator": self.generator.get_state(),
@@ -141,6 +146,8 @@ class Collector:
         self._row = 0
         self._memory = state["memory"].to(self.policy.device)
         self.generator.set_state(state["generator"])
+        if self._teacher is not None:
+            self._teacher.set_state(state["teacher"])
         self._put(0, self.env.set_state(state["env"]), state["previous_action"], state["begun"])
 
     def _step(self, step: int, expert_share: float | None) -> dict[str, np.ndarray]:
@@ -150,11 +157,10 @@ class Collector:
         actions = torch.multinomial(logits.softmax(-1), 1, generator=self.generator).squeeze(-1)
         if expert_share is not None:
             clock = time.perf_counter()
-            chosen = self._taught(step)
+            rollout.taught[step] = self._taught(step)
             self._expert_seconds += time.perf_counter() - clock
-            rollout.expert_actions[step] = torch.as_tensor(chosen, device=actions.device)
             chance = torch.rand(actions.shape, generator=self.generator, device=actions.device)
-            actions = torch.where(chance < expert_share, rollout.expert_actions[step], actions)
+            actions = torch.where(chance < expert_share, rollout.taught[step].argmax(-1), actions)
         rollout.actions[step] = actions
         rollout.log_probs[step] = logits.log_softmax(-1).gather(-1, actions[:, None]).squeeze(-1)
         taken = actions.cpu().numpy()
@@ -172,13 +178,11 @@ class Collector:
         names = tuple(self.env.components.measures)
         return {name: info["final_info"][name][ended] if ended.any() else np.zeros(0) for name in names}
 
-    def _taught(self, row: int) -> np.ndarray:
-        """Return the teacher's actions [N] for a row."""
+    def _taught(self, row: int) -> Tensor:
+        """Return the teacher's probabilities [N, 4] of actions for a row."""
         if self._teacher is None:
             raise ValueError("expert_share without a teacher: pass teacher= to the collector")
-        seen = self._rollout.observed(row)
-        observation = {name: seen[name].cpu().numpy() for name in self.env.components.sensors if name in seen}
-        return self._teacher.act(self.env, observation, self._rollout.begun[row].cpu().numpy())
+        return self._teacher.act(self._rollout.observed(row), self._rollout.begun[row])
 
     def _environment_seconds(self) -> tuple[float, float]:
         """Return the seconds spent on simulation, the teacher included, and on rendering so far."""
@@ -251,6 +255,6 @@ def _empty_rollout(policy: Policy, num_steps: int, num_envs: int, observation: d
         values=zeros(num_steps + 1, torch.float32),
         rewards=zeros(num_steps, torch.float32),
         bootstraps=zeros(num_steps, torch.float32),
-        expert_actions=zeros(num_steps, torch.int64),
+        taught=zeros(num_steps, torch.float32, NUM_ACTIONS),
         episodes={},
     )

@@ -116,6 +116,8 @@ class TrainingRun:
             policy = make_policy(self.config.policy, space, self.config.teacher_sensors)
             if state is None and self.config.init is not None:
                 take_weights(policy, self.config)
+            elif state is None and self.config.ppo.imitation_share > 0:
+                take_memory(policy, self.config.ppo.teacher)
             policy.to(device)
             self.ppo = PPO(self.env, policy, self.config.ppo, self.config.seed, self.workers)
             if state is not None:
@@ -301,6 +303,20 @@ def check_same_run(about: Mapping[str, Any], config: RunConfig, path: Path) -> N
                 f"'{path}' belongs to a run with {name}={stored.get(name)!r}, not {expected.get(name)!r}: "
                 "start another run with another out="
             )
+
+
+def take_memory(policy: Policy, teacher: str) -> None:
+    """Give a policy all weights of a teacher but its encoder's, if both are of one kind.
+
+    The policy then needs only to see in its own images what the teacher sees.
+    """
+    file = agent_file(teacher)
+    if file is None:
+        return
+    weights = {name: one for name, one in load_policy(file)[0].state_dict().items() if not name.startswith("encoder.")}
+    own = policy.state_dict()
+    if all(name in own and own[name].shape == one.shape for name, one in weights.items()):
+        policy.load_state_dict(weights, strict=False)
 
 
 def take_weights(policy: Policy, config: RunConfig) -> None:

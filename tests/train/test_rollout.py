@@ -201,14 +201,14 @@ def test_the_expert_takes_its_share(make, policy, share):
     env = make(max_episode_steps=500)
     env.reset(seed=0)
     for step in range(60):
-        np.testing.assert_array_equal(rollout.expert_actions[step], env.shortest_path_actions())
+        np.testing.assert_array_equal(rollout.taught[step].argmax(-1), env.shortest_path_actions())
         env.step(rollout.actions[step].numpy())
-    agreed = (rollout.actions == rollout.expert_actions).float().mean().item()
+    agreed = (rollout.actions == rollout.taught.argmax(-1)).float().mean().item()
     if share == 1.0:
         assert agreed == 1 and rollout.episodes["success"].all() and len(rollout.episodes["success"])
     else:
         own = collector.collect(0.0)
-        chance = (own.actions == own.expert_actions).float().mean().item()
+        chance = (own.actions == own.taught.argmax(-1)).float().mean().item()
         assert agreed == pytest.approx(share + (1 - share) * chance, abs=0.15)
 
 
@@ -216,14 +216,14 @@ def test_the_mapper_teaches_what_it_would_do_itself(make):
     env = make(max_episode_steps=500, sensors=("depth", MapPath()))
     policy = make_policy("small", env.single_observation_space)
     rollout = Collector(env, policy, 40, seed=0, teacher="mapper").collect(1.0)
-    assert (rollout.actions == rollout.expert_actions).all()
+    assert (rollout.actions == rollout.taught.argmax(-1)).all()
     again = make(max_episode_steps=500, sensors=("depth", MapPath()))
     observation, _ = again.reset(seed=0)
     agent = MapAgent()
     agent.reset(again)
     for step in range(40):
         actions = agent.act(again, observation, np.zeros(again.num_envs, bool))
-        np.testing.assert_array_equal(rollout.expert_actions[step], actions)
+        np.testing.assert_array_equal(rollout.taught[step].argmax(-1), actions)
         observation, *_ = again.step(actions)
     with pytest.raises(ValueError, match="add MapPath"):
         Collector(make(), policy, 40, teacher="mapper")
@@ -231,7 +231,7 @@ def test_the_mapper_teaches_what_it_would_do_itself(make):
 
 def test_without_imitation_there_is_no_teacher(make, policy):
     collector = Collector(make(), policy, STEPS)
-    assert not collector.collect().expert_actions.any()
+    assert not collector.collect().taught.any()
     with pytest.raises(ValueError, match="pass teacher="):
         collector.collect(0.5)
 
