@@ -312,7 +312,7 @@ def _baselines(asked: Asked, load: LoadAgent) -> dict[str, ChosenAgent]:
         one = _choose(name, asked, load, "agents")
         label = name if one.file is None else one.file.name
         if label in chosen or _OF_POLICIES.fullmatch(label):
-            raise ValueError(f"agents={list(asked.agents)!r}: {label!r} is there twice: give the file another name")
+            raise ValueError(f"agents={list(asked.agents)!r}: {label!r} is listed twice: give the file another name")
         chosen[label] = one
     return chosen
 

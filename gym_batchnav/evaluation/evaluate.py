@@ -38,7 +38,7 @@ class EvaluatedEpisodes:
 
     def __getattr__(self, name: str) -> np.ndarray:
         if name == "measures" or name not in self.measures:  # copying looks up "measures" before it exists
-            raise AttributeError(f"these episodes have no measure {name!r}: the dict measures has all")
+            raise AttributeError(f"these episodes have no measure {name!r}: see the keys of .measures")
         return self.measures[name]
 
     def __dir__(self) -> list[str]:

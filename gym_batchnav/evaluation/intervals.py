@@ -90,7 +90,7 @@ def check_same_episodes(runs: Sequence[EvaluatedEpisodes]) -> None:
         raise ValueError("runs=[]: pass the results of at least one run, with at least one episode")
     for run in runs[1:]:
         if not np.array_equal(run.episode_index, runs[0].episode_index):
-            raise ValueError("runs of different episodes: evaluate all runs in the same ones")
+            raise ValueError("the runs have different episodes: evaluate all of them in the same ones")
 
 
 def bootstrap(

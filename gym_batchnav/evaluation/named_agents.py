@@ -50,8 +50,8 @@ def check_name(name: str, option: str = "policy") -> None:
     """
     if name not in NAMES and not is_in_module(name) and agent_file(name) is None:
         raise ValueError(
-            f"{option}={name!r}: there is no such file: pass 'follower', 'mapper', 'random', a policy file, a shipped "
-            f"policy ({', '.join(shipped_policies())}), or 'module:name'"
+            f"{option}={name!r} is neither a known name nor a file: pass 'follower', 'mapper', 'random', a policy "
+            f"file, a shipped policy ({', '.join(shipped_policies())}), or 'module:name'"
         )
 
 

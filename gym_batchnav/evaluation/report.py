@@ -184,7 +184,7 @@ def read_scores(path: Path | str, measure: str = "spl") -> dict[str, np.ndarray]
     """
     path = Path(path)
     if not path.is_file():
-        raise FileNotFoundError(f"there is no file '{path}': evaluate --out writes scores.json")
+        raise FileNotFoundError(f"there is no file '{path}': pass a scores.json that evaluate --out wrote")
     if path.stat().st_size > MAX_SCORES_BYTES:
         raise ValueError(f"'{path}' has more than {MAX_SCORES_BYTES >> 20} MiB: pass a scores.json that evaluate wrote")
     try:

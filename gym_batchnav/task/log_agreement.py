@@ -25,7 +25,7 @@ class _Displacement(Measure):
         if path.ndim not in (2, 3) or path.shape[-1] != 3 or path.shape[0] < 2 or path.dtype.kind != "f":
             raise ValueError(f"path is {path.dtype} {path.shape}: pass positions [T + 1, M, 3], such as log.position")
         if not np.isfinite(path).all():
-            raise ValueError("path has values that are not finite")
+            raise ValueError("path has values that are not finite: pass metres")
         object.__setattr__(self, "path", path)
 
     def _distance(self, state: TaskState) -> np.ndarray:

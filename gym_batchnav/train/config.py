@@ -268,7 +268,7 @@ def with_changes(settings: Settings, changes: Mapping[str, Any], prefix: str = "
         if first not in known:
             close = difflib.get_close_matches(first, known, 1)
             remedy = f"did you mean {prefix}{close[0]}?" if close else f"choose one of {', '.join(known)}"
-            raise ValueError(f"there is no setting {prefix}{first}: {remedy}")
+            raise ValueError(f"unknown setting {prefix}{first}: {remedy}")
         if rest:
             inner[first][rest] = value
         else:

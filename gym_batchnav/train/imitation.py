@@ -81,8 +81,8 @@ class PolicyTeacher:
         missing = set(self.policy.sensors) - set(space.spaces)
         if missing:
             raise ValueError(
-                f"the teacher reads {', '.join(sorted(missing))}, which the environment lacks: name it among its "
-                "sensors or teacher_sensors"
+                f"the teacher reads {', '.join(sorted(missing))}, which the environment lacks: add it to sensors= or "
+                "teacher_sensors="
             )
         own, camera = self._about.camera, env.cameras.rig.first
         self._stride = max(1, camera.width // own.width)
@@ -91,8 +91,8 @@ class PolicyTeacher:
             self._stride * own.height,
         ):
             raise ValueError(
-                f"the teacher sees {own.width} x {own.height} pixels: pass a camera of a multiple of them, not of "
-                f"{camera.width} x {camera.height}"
+                f"the teacher sees {own.width} x {own.height} pixels, the camera of the environment has {camera.width} "
+                f"x {camera.height}: pass a camera of the same size or a multiple of it"
             )
         self._state = self.policy.initial_state(env.num_envs)
 
@@ -123,8 +123,8 @@ def check_teacher(name: str) -> None:
     """Raise ValueError unless ``make_teacher`` knows a teacher."""
     if name not in (FOLLOWER, MAPPER) and agent_file(name) is None:
         raise ValueError(
-            f"teacher={name!r}: there is no such file: pass {FOLLOWER!r}, {MAPPER!r}, a policy file, or a shipped "
-            f"policy ({', '.join(shipped_policies())})"
+            f"teacher={name!r} is neither a known name nor a file: pass {FOLLOWER!r}, {MAPPER!r}, a policy file, or a "
+            f"shipped policy ({', '.join(shipped_policies())})"
         )
 
 

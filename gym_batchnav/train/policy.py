@@ -393,7 +393,7 @@ def _pictures(kind: str, space: gymnasium.spaces.Dict) -> tuple[tuple[str, ...],
     """Return the image sensors of a space with the goal picture, and the height and width of their images."""
     sensors = tuple(name for name in PICTURES if name in space.spaces)
     if not sensors:
-        raise ValueError(f"policy {kind!r} needs images: make the environment with sensors=('depth',) or 'rgb'")
+        raise ValueError(f"policy {kind!r} needs images: make the environment with sensors=('depth',) or ('rgb',)")
     box: Any = space[sensors[0]]
     height, width, _ = box.shape
     if min(height, width) < PATCH:

@@ -126,7 +126,7 @@ class TrainingRun:
                     self.ppo.set_state(state["ppo"])
                 except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
                     raise ValueError(
-                        f"the checkpoint in '{out}' does not fit this run ({error}): start another with another out="
+                        f"the checkpoint in '{out}' does not fit this run ({error}): start a new run with another out="
                     ) from error
             self.seconds: float = 0.0 if state is None else state["seconds"]
             self.rows: list[Row] = []
@@ -301,7 +301,7 @@ def check_same_run(about: Mapping[str, Any], config: RunConfig, path: Path) -> N
         if stored.get(name) != expected.get(name):
             raise ValueError(
                 f"'{path}' belongs to a run with {name}={stored.get(name)!r}, not {expected.get(name)!r}: "
-                "start another run with another out="
+                "start a new run with another out="
             )
 
 

@@ -33,7 +33,7 @@ def test_parts_are_collected_checked_and_merged(run, tmp_path):
     ("arguments", "message"),
     [
         (["--to", "minari"], "to='minari': choose one of zarr, webdataset; collect export converts"),
-        (["--policy", "nobody"], "policy='nobody': there is no such file"),
+        (["--policy", "nobody"], "policy='nobody' is neither a known name nor a file"),
         (["--sample"], "sample=True: only the actions of a policy file can be sampled"),
         (["--shard", "0/2"], "shard=0/2: pass i/n"),
     ],

@@ -409,7 +409,7 @@ def test_files_of_baselines_may_be_called_policy_something(files, tmp_path):
     file.write_bytes(files["small"].read_bytes())
     assert list(_baselines(Asked(agents=(str(file),)), load_agent)) == [file.name]
     file = file.rename(tmp_path / "policy_2")
-    with pytest.raises(ValueError, match="'policy_2' is there twice: give the file another name"):
+    with pytest.raises(ValueError, match="'policy_2' is listed twice: give the file another name"):
         _baselines(Asked(agents=(str(file),)), load_agent)
 
 
@@ -418,9 +418,9 @@ def test_agents_that_do_not_fit_are_refused(files, seeds, tmp_path):
     for match, options in (
         (r"'.*far.safetensors' was trained with other .* forward_step is 0.25", {"policy": [seeds[0], other]}),
         ("only policy files, or only named agents", {"policy": [seeds[0], "random"]}),
-        ("agents.*'random' is there twice", {"agents": "random,random"}),
+        ("agents.*'random' is listed twice", {"agents": "random,random"}),
         ("protocol='pointnav-2021': a policy file, such as the shipped", {"protocol": "pointnav-2021"}),
-        ("'blnd': there is no such file", {"agents": "blnd"}),
+        ("'blnd' is neither a known name nor a file", {"agents": "blnd"}),
     ):
         with pytest.raises(ValueError, match=match):
             evaluate(**{"policy": [seeds[0]], "scenes": SCENES, "episodes": 2, **options})

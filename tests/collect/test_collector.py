@@ -142,7 +142,7 @@ def test_tar_links_that_are_being_renumbered_have_no_index(tar_dataset, tmp_path
         ({"to": "webdataset"}, "format: webdataset instead of zarr"),
         ({"to": "lerobot"}, "to='lerobot': choose one of zarr, webdataset; collect export converts"),
         ({"shard": "3/2"}, "pass i/n"),
-        ({"policy": "nobody.safetensors"}, "there is no such file"),
+        ({"policy": "nobody.safetensors"}, "is neither a known name nor a file"),
         ({"policy": "collections:nothing"}, "policy='collections:nothing'"),
         ({"num_envs": 0}, "num_envs=0"),
         ({"size": 0}, "size=0"),

@@ -80,10 +80,10 @@ def test_names_without_an_agent_are_refused(modules):
     for name, match in (
         (
             "folower",
-            "there is no such file: pass 'follower', 'mapper', .*shipped policy .explore_scan, pointnav_.*'module:n",
+            "nor a file: pass 'follower', 'mapper', .*shipped policy .explore_scan, pointnav_.*'module:n",
         ),
-        ("runs/policy.safetensors", "there is no such file"),
-        ("~no_such_user/policy.safetensors", "there is no such file"),
+        ("runs/policy.safetensors", "is neither a known name nor a file"),
+        ("~no_such_user/policy.safetensors", "is neither a known name nor a file"),
         ("own_agents_a:missing", "'missing': check the name after the colon"),
         ("own_agents_missing:stop", "No module named 'own_agents_missing'"),
         ("own_agents_a:number", "pass an object with reset and act"),

@@ -119,7 +119,7 @@ def test_fixed_scenes_leave_out_what_other_scenes_would_change():
     free, fixed = (iqm_estimate(scores, fixed_scenes=one) for one in (False, True))
     assert free.mean == fixed.mean == interquartile_mean(scores.cells)
     assert fixed.high - fixed.low < 0.05 < 0.2 < free.high - free.low
-    with pytest.raises(ValueError, match="runs of different episodes"):
+    with pytest.raises(ValueError, match="the runs have different episodes"):
         run_scores([runs[0], runs_of(1)[0]], "spl")
     with pytest.raises(ValueError, match="at least one episode"):
         run_scores([], "spl")

@@ -78,8 +78,8 @@ class TestChanges:
     @pytest.mark.parametrize(
         ("name", "value", "says"),
         [
-            ("ppo.gama", 1, "there is no setting ppo.gama: did you mean ppo.gamma?"),
-            ("zzz", 1, "there is no setting zzz: choose one of preset, "),
+            ("ppo.gama", 1, "unknown setting ppo.gama: did you mean ppo.gamma?"),
+            ("zzz", 1, "unknown setting zzz: choose one of preset, "),
             ("camera.width", "wide", "camera.width='wide': expected int"),
             ("camera.width", True, "camera.width=True: expected int"),
             ("scenes", "apartments", "scenes='apartments': expected tuple"),

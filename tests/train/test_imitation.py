@@ -97,7 +97,7 @@ def test_a_teacher_that_cannot_see_is_refused(tmp_path):
         with pytest.raises(ValueError, match=message):
             PPO(env, make_policy("compact", env.single_observation_space), config)
         env.close()
-    with pytest.raises(ValueError, match="there is no such file"):
+    with pytest.raises(ValueError, match="is neither a known name nor a file"):
         PPOConfig(teacher="nobody")
 
 
