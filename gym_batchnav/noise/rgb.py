@@ -69,7 +69,7 @@ class SpeckleNoise(_NormalNoise):
 
 @dataclass(frozen=True, slots=True)
 class SaltAndPepperNoise(SensorNoise):
-    """Values that become white (255) or black (0), each value of each channel on its own.
+    """Values that become white (255) or black (0), each value of each channel independently.
 
     Habitat's model draws as many values as are expected here, and writes 1 instead of 255 for white.
 
@@ -112,15 +112,16 @@ class PoissonNoise(SensorNoise):
 class ColorJitter(SensorNoise):
     """Exposure, gamma, white balance and saturation that vary from image to image, for training.
 
-    A value v of a channel, from 0 to 1, becomes e * w * v ** g, where e, w (one for each channel) and g are drawn
-    log-uniformly between 1 / (1 + a) and 1 + a, a being the attribute. Before that, colours move towards the mean of
-    their channels, or away from it, by a factor drawn uniformly from 1 - a to 1 + a.
+    First the distance of each colour from grey, the mean of its channels, is multiplied by s, drawn uniformly from
+    1 - ``saturation`` to 1 + ``saturation``. Then a value v of a channel, from 0 to 1, becomes e * w * v ** g. The
+    factors e and w (one for each channel) and the exponent g are drawn log-uniformly from 1 / (1 + a) to 1 + a, where
+    a is ``exposure``, ``balance`` or ``gamma``.
 
     Attributes:
-        exposure: Of the brightness of the image.
-        gamma: Of the exponent.
-        balance: Of the brightness of each channel.
-        saturation: Of the distance of colours from grey.
+        exposure: Variation of the brightness of the image.
+        gamma: Variation of the exponent.
+        balance: Variation of the brightness of each channel.
+        saturation: Variation of the distance of colours from grey.
 
     Raises:
         ValueError: An attribute is not from 0 to 10, or ``saturation`` not from 0 to 1.

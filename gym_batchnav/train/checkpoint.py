@@ -63,8 +63,8 @@ def load(path: Path) -> tuple[Any, dict[str, Any]]:
 class Checkpoints:
     """The last two checkpoints of a worker, which are written in the background.
 
-    Each worker writes its own, so a kill may leave a newest one that the others do not have yet. If no worker begins to
-    write one before all have written the last one, they always have one in common.
+    Each worker writes its own, so a run that is killed may leave one that other workers lack. If no worker begins one
+    before all have written the previous one, they always have one in common.
 
     Args:
         folder: The folder of the run.

@@ -71,7 +71,7 @@ class RunConfig:
         camera: The agents' camera.
         color_jitter: How colours vary from image to image, if the agents see any.
         task: The task, with its reward.
-        num_episodes: Number of episodes to sample for a scene without any.
+        num_episodes: Number of episodes to sample for a scene that comes without any.
         device: ``"cpu"``, or ``"cuda"`` for networks and observations on an NVIDIA GPU.
         renderer: See BatchNavEnv.
         threads: Number of threads that torch and Numba share; by default one per processor that the workers of this
@@ -151,7 +151,7 @@ def make_config(names: Names) -> RunConfig:
     ``preset`` names it, ``frames`` is short for ``ppo.total_frames``, and a time limit may be written as ``"90s"``,
     ``"60m"`` or ``"2h"``. Settings of the preset that do not suit those that are named are adapted: a policy without
     images loses the preset's images, ``device`` also sets the switches for GPUs, there are no more mini-batches than
-    environments, without ``MapPath`` the teacher is the follower, and what ``init`` has learned is not imitated again.
+    environments, without ``MapPath`` the teacher is the follower, and with ``init`` no teacher is imitated.
 
     Raises:
         ValueError: The setting is unknown, or its value is invalid.
@@ -197,7 +197,7 @@ def seconds_of(name: str, text: str) -> float:
     """Return the seconds of a duration such as ``"90s"``, ``"60m"`` or ``"1.5h"``.
 
     Raises:
-        ValueError: The text is not a positive duration; the message begins with ``name``.
+        ValueError: The string is not a positive duration; the message begins with ``name``.
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text.strip().lower())
     seconds = float(match[1]) * _UNITS[match[2]] if match else 0.0

@@ -114,10 +114,10 @@ class Workers:
         return values
 
     def loss_weights(self, num_frames: list[int]) -> list[float]:
-        """Return a factor for the loss of each mini-batch that makes the mean of gradients one over all frames.
+        """Return a factor for the loss of each mini-batch, so that every frame has the same weight in the gradients.
 
-        Where agents wait for others, mini-batches have different numbers of frames, and the mean over workers gives the
-        frames of small ones too much weight.
+        Where agents wait for others, mini-batches have different numbers of frames, and a mean over workers would give
+        the frames of small ones too much weight.
 
         Args:
             num_frames: Number of frames in each mini-batch of this worker; losses are means over them.

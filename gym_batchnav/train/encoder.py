@@ -85,7 +85,7 @@ class PictureChannels(nn.Module):
         depth_bins: Number of one-hot channels to add to depth, each for an equal part of its range; 0 for none.
         recodes: Replace depth by its logarithm, which tells a wall at 0.1 m from one at 0.4 m as well as one at 1 m
             from one at 4 m, and add a channel that is 1 where nothing is hit within the range. Normalise the colours of
-            each image by its own mean and deviation, which takes away exposure and the tint of the light.
+            each image by its own mean and deviation, which removes exposure and the tint of the light.
     """
 
     def __init__(self, sensors: tuple[str, ...], depth_bins: int = 0, recodes: bool = False) -> None:
@@ -195,7 +195,7 @@ class SEResNet9(nn.Module):
         width: Width of images, pixels.
         num_features: F, the number of features.
         planes: Channels of the four blocks; those of the paper by default.
-        recodes: See PictureChannels; the paper's network does not, and has bins of depth.
+        recodes: See PictureChannels. False, with bins of depth, in the paper's network.
     """
 
     def __init__(

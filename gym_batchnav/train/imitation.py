@@ -22,10 +22,10 @@ FOLLOWER, MAPPER = "follower", "mapper"
 
 
 class RuleTeacher:
-    """An agent that acts by a rule.
+    """A teacher without a network.
 
     Args:
-        agent: The agent, whose action does not depend on what has been done before.
+        agent: The agent; its actions must not depend on earlier ones.
     """
 
     num_features = 0
@@ -34,7 +34,7 @@ class RuleTeacher:
         self._agent = agent
 
     def reset(self, env: BatchNavEnv) -> None:
-        """Begin with the episodes of an environment."""
+        """Begin to teach in an environment, in which all episodes begin."""
         self._env = env
         self._agent.reset(env)
 
@@ -46,24 +46,24 @@ class RuleTeacher:
         return one_hot(torch.as_tensor(actions, device=begun.device), NUM_ACTIONS).float()
 
     def get_state(self) -> None:
-        """Return the memory, of which there is none."""
+        """Return None: a rule remembers nothing."""
 
     def set_state(self, state: Any) -> None:
         """Take over what ``get_state`` returned."""
 
 
 class PolicyTeacher:
-    """A trained policy, such as one that sees depth, whose pupil sees colours.
+    """A trained policy as teacher, such as one that sees depth for a student that sees colours.
 
-    The pupil learns its probabilities of actions and, if both have as many, the features of its images. The pupil's
-    images may be larger by a whole factor: of them the teacher sees every second, third, ... pixel.
+    The student learns the teacher's probabilities of actions and, if both have equally many, the features of its
+    images. The student's images may be larger by a whole factor: the teacher sees every second, third, ... pixel.
 
     Args:
         policy: The policy.
         about: The description in its file.
 
     Attributes:
-        num_features: F, the number of features of its images.
+        num_features: F, the number of features of its images; 0 if it is blind.
     """
 
     def __init__(self, policy: Policy, about: PolicyAbout) -> None:
@@ -72,10 +72,10 @@ class PolicyTeacher:
         self._about = about
 
     def reset(self, env: BatchNavEnv) -> None:
-        """Begin with the episodes of an environment.
+        """Begin to teach in an environment, in which all episodes begin.
 
         Raises:
-            ValueError: The environment lacks a sensor of the policy, or its images have other proportions.
+            ValueError: The environment lacks a sensor of the policy, or its images are not a multiple of the policy's.
         """
         space: Any = env.single_observation_space
         missing = set(self.policy.sensors) - set(space.spaces)
@@ -132,7 +132,7 @@ def make_teacher(name: str) -> Teacher:
     """Make the teacher that is imitated.
 
     Args:
-        name: ``"follower"`` uses the scene's navmesh, and so does things for which a policy sees no reason;
+        name: ``"follower"`` uses the scene's navmesh, so that a policy cannot see the reason of all its actions;
             ``"mapper"`` follows the reading of ``MapPath``, a sensor of the environment that the policy need not see.
             A policy file or the name of a shipped policy is a policy, see ``PolicyTeacher``.
 

@@ -84,7 +84,7 @@ class RangeScale(nn.Module):
     succeeds.
 
     Args:
-        box: Space [K] of the sensor, from 0 to its reach. A policy's file has its own reach.
+        box: Space [K] of the sensor, from 0 to its reach; a loaded policy has the reach of its training.
     """
 
     top: Tensor  # [K] float32, the greatest logarithms
@@ -163,7 +163,7 @@ def num_categories(box: gymnasium.spaces.Box) -> int:
 
 
 def is_range_finder(box: gymnasium.spaces.Box) -> bool:
-    """Return whether a policy that reads scans takes a space for that of a range finder: at least 8 numbers [K]."""
+    """Return whether a space is that of a range finder to a policy that reads scans: at least 8 numbers [K]."""
     return len(box.shape) == 1 and box.shape[0] >= MIN_RANGES and np.issubdtype(box.dtype, np.floating)
 
 
@@ -263,7 +263,7 @@ class Policy(nn.Module):
 
         Returns:
             Logits [..., 4], values [...] and the state after the last step; with ``predict``, also the predictions
-            [T, N, K] by sensor, and the policy's own features if observations have those of a teacher.
+            [T, N, K] by sensor, and the features of the images if observations have those of a teacher.
         """
         if begun.ndim == 1:
             observation = {name: values[None] for name, values in observation.items()}
@@ -328,9 +328,9 @@ def make_policy(kind: str, space: gymnasium.spaces.Dict, hidden: Sequence[str] =
 
     Args:
         kind: ``"paper"`` (SE-ResNet9 and a two-layer LSTM of 512), ``"narrow"`` (SE-ResNet9 a quarter as wide, for
-            processors, of recoded images, and a GRU of 512), ``"compact"`` (three convolutions of recoded images, and
-            a GRU of 512), ``"small"`` (three convolutions and a GRU of 256), ``"scan"`` (a hidden layer for
-            each range finder and a GRU of 256, without images), ``"blind"`` (a GRU of 256, which ignores images) or
+            CPUs, of recoded images (see PictureChannels), and a GRU of 512), ``"compact"`` (three convolutions of
+            recoded images, and a GRU of 512), ``"small"`` (three convolutions and a GRU of 256), ``"scan"`` (a hidden
+            layer for each range finder and a GRU of 256, without images), ``"blind"`` (a GRU of 256, no images) or
             ``"ddppo-resnet50"`` (the network of Habitat's DD-PPO: ResNet50 and a two-layer LSTM of 512).
         space: The environment's ``single_observation_space``. Besides images, goal and goal picture it may have
             Boxes of one or two axes.

@@ -43,7 +43,7 @@ class PolicyAgent:
 
     @property
     def env_keywords(self) -> dict[str, Any]:
-        """The images and the other sensors besides the task's that the policy reads, as far as its file has them.
+        """The keyword ``sensors`` for the policy: its images, and the sensors that it reads in addition to the task's.
 
         It is empty without ``about``. Sensors of a user's class are left out.
         """

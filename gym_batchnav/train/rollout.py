@@ -55,7 +55,7 @@ class Collector:
         seed: Seed of the actions and of environment 0; environment i is seeded with ``seed + i``.
         autocast: Infer in bfloat16.
         bootstrap_timeouts: Record the value of the last observation of episodes that time out.
-        teacher: Whose actions are recorded for imitation, see ``imitation.make_teacher``; None if there is none.
+        teacher: Name of the teacher that is imitated, see ``imitation.make_teacher``; None for none.
         shards: Threads in which the policy acts; None acts in this one.
 
     Attributes:
@@ -63,7 +63,7 @@ class Collector:
             ``"infer"`` for the rest. Time on a GPU is counted where the CPU waits for its results.
 
     Raises:
-        ValueError: The batch has another autoreset mode or other actions than the policy.
+        ValueError: The batch has another autoreset mode, other actions than the policy, or not what the teacher reads.
     """
 
     def __init__(

@@ -69,7 +69,7 @@ class TrainingRun:
         given: Settings by dotted names, see ``make_config``; to resume a run, only those that change.
         resume: Resume the run in the folder, if there is one.
         note: Called with a message before slow operations.
-        loggers: Where the curve goes besides its file, see ``make_loggers``.
+        loggers: Names of loggers that also get the curve, see ``make_loggers``.
 
     Attributes:
         given: The settings by name that make ``config``.
@@ -141,7 +141,7 @@ class TrainingRun:
                     undo.callback(logger.close)
                 write_run_file(out, self.given, self.config)
                 self.rows = cut_curve(out / CURVE, self.ppo.frames)
-            # Later ones, which some workers lack, do not belong to the resumed run.
+            # Later checkpoints, which some workers lack, do not belong to the resumed run.
             self._checkpoints.delete(frames for frames in self._checkpoints.frames() if frames > self.ppo.frames)
             self._resources = undo.pop_all()
 
@@ -306,9 +306,9 @@ def check_same_run(about: Mapping[str, Any], config: RunConfig, path: Path) -> N
 
 
 def take_memory(policy: Policy, teacher: str) -> None:
-    """Give a policy all weights of a teacher but its encoder's, if both are of one kind.
+    """Give a policy all weights of a teacher except its encoder's, if their shapes agree.
 
-    The policy then needs only to see in its own images what the teacher sees.
+    The encoder then learns to see in its own images what the teacher sees.
     """
     file = agent_file(teacher)
     if file is None:
@@ -320,7 +320,7 @@ def take_memory(policy: Policy, teacher: str) -> None:
 
 
 def take_weights(policy: Policy, config: RunConfig) -> None:
-    """Give a policy the weights of the policy file ``config.init``; its heads that predict sensors are not in the file.
+    """Give a policy the weights of the file ``config.init``, which lacks the heads that predict sensors.
 
     Raises:
         ValueError: The policy of the file is of another kind, reads other sensors, or images of another size.

@@ -47,7 +47,7 @@ def test_the_loss_is_smallest_at_the_teachers_probabilities():
     assert losses[0] < losses[1] and losses[0] == pytest.approx(-(taught * taught.log()).sum(-1).mean())
 
 
-def test_a_pupil_that_sees_colours_learns_the_features_that_its_teacher_sees_in_depth(tmp_path):
+def test_a_student_that_sees_colours_learns_the_features_that_its_teacher_sees_in_depth(tmp_path):
     library = SceneLibrary.from_scenes([box_room(width=6, depth=4)])
     keywords = {"library": library, "episodes": 300, "autoreset_mode": "same_step"}
     torch.manual_seed(0)
@@ -57,21 +57,21 @@ def test_a_pupil_that_sees_colours_learns_the_features_that_its_teacher_sees_in_
     save_policy(path, teacher, policy_about(env, "compact", "cpu", 0, 0))
     env.close()
     env = BatchNavEnv(32, camera=Camera(32, 32), sensors=("rgb", "depth"), **keywords)
-    pupil = make_policy("compact", env.single_observation_space, hidden=("depth",))
-    take_memory(pupil, path)
-    assert torch.equal(pupil.core.cells.weight_hh_l0, teacher.core.cells.weight_hh_l0)
-    assert pupil.encoder.channels.sensors == ("rgb",)
+    student = make_policy("compact", env.single_observation_space, hidden=("depth",))
+    take_memory(student, path)
+    assert torch.equal(student.core.cells.weight_hh_l0, teacher.core.cells.weight_hh_l0)
+    assert student.encoder.channels.sensors == ("rgb",)
     config = PPOConfig(
         total_frames=10**6, num_steps=16, num_minibatches=4, optimizer="adamw", learning_rate=1e-3,
         prediction_weight=1.0, imitation_share=1.0, teacher=path,
     )  # fmt: skip
-    ppo = PPO(env, pupil, config)
+    ppo = PPO(env, student, config)
     errors = [ppo.iterate().losses["predict_teacher_features"] for _ in range(12)]
     assert np.mean(errors[-3:]) < 0.7 * errors[0]
     memory = teacher.core.cells.weight_hh_l0
-    torch.testing.assert_close(pupil.core.cells.weight_hh_l0, memory, rtol=1e-3, atol=0)  # weights decay a little
+    torch.testing.assert_close(student.core.cells.weight_hh_l0, memory, rtol=1e-3, atol=0)  # weights decay a little
     ppo.iterate(0.3)
-    assert (pupil.core.cells.weight_hh_l0 - memory).abs().max() > 1e-3
+    assert (student.core.cells.weight_hh_l0 - memory).abs().max() > 1e-3
     rollout = ppo.collector.collect(1.0)
     env.close()
     features = teacher.features({"depth": rollout.observations["depth"][:-1, :, ::2, ::2]})
