@@ -51,15 +51,15 @@ def evaluate(
     episodes: Annotated[
         str | None,
         typer.Option(
-            help="Total number of episodes (a multiple of that of scenes; default: 25 per scene), or a "
-            "Habitat dataset, which is run whole."
+            help="Total number of episodes (a multiple of the number of scenes; default: 25 per scene), or a "
+            "Habitat dataset, all of whose episodes are run."
         ),
     ] = None,
     num_envs: Annotated[int, typer.Option(help="Environments; the results do not depend on it.", min=1)] = 100,
     sample: Annotated[bool, typer.Option("--sample", help="Sample actions instead of taking the most likely.")] = False,
     protocol: Annotated[
         str | None,
-        typer.Option(help="A paper's or challenge's protocol, such as pointnav-2021; only for module:name."),
+        typer.Option(help="A paper's or challenge's protocol, such as pointnav-2021; not for policy files."),
     ] = None,
     renderer: Annotated[str, typer.Option(help="auto, warp, opengl or embree.")] = "auto",
     out: Annotated[Path | None, typer.Option(help="Folder for figures and pictures; created if missing.")] = None,

@@ -356,7 +356,7 @@ class EnvConfig:
 
     @property
     def renderer_name(self) -> str:
-        """One of ``RENDERERS``; ``"auto"`` becomes another name where not all will do."""
+        """One of ``RENDERERS``; not ``"auto"`` where some of them cannot draw what the keywords need."""
         if self.renderer == "auto" and self.obs_device == "cuda":
             return "warp"
         if self.renderer == "auto" and self.traces_rays:
@@ -471,7 +471,7 @@ def with_defaults(given: Mapping[str, Any], defaults: Mapping[str, Any] = Mappin
     If sensors are given but no noise, a protocol's noise stays with the sensors that are left.
 
     Raises:
-        ValueError: The protocol is unknown, or a given task has defaults where that of the protocol has other values.
+        ValueError: The protocol is unknown, or a given task lacks values that the protocol's task sets.
     """
     if given.get("protocol") is None:
         return {**defaults, **given}

@@ -44,7 +44,7 @@ class BatchState:
 
     Args:
         layout: Places of the arrays in the block.
-        block: [layout.nbytes] uint8; it must not be written to any more.
+        block: [layout.nbytes] uint8; it must no longer be written to.
         schedule: State of the EpisodeSchedule.
         library: State of the SceneLibrary.
         generation: The library's generation at that time.

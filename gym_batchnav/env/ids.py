@@ -19,7 +19,7 @@ class EnvId:
     Attributes:
         task: Module and class of the task.
         max_episode_steps: Its limit of steps.
-        defaults: Returns keywords of BatchNavEnv that differ from its own defaults, from those that the user has given.
+        defaults: Returns the id's defaults where they differ from BatchNavEnv's; it gets the keywords of the user.
         wrapper: Module and class of a wrapper that turns each observation into one array.
         is_single: Whether ``gymnasium.make`` can make an environment of one agent.
     """
@@ -94,7 +94,7 @@ IDS: Mapping[str, EnvId] = {
 def make_batch(name: str, num_envs: int = 1, **keywords: Any) -> VectorEnv:
     """Make the batch of ``BatchNav/<name>-v0``: a BatchNavEnv, or a wrapper around one.
 
-    ``make_vec`` passes on the id's limit of steps as if the user had, so a limit of this value is a protocol's.
+    ``make_vec`` passes the id's limit of steps like a user's; a limit of this value does not override a protocol's.
 
     Args:
         name: A name of ``IDS``.

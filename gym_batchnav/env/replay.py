@@ -143,7 +143,7 @@ def replay(envs: VectorEnv, log: WorldLog) -> Iterator[tuple[Any, np.ndarray, np
     """Repeat a recorded episode: return an iterator over what ``step`` returns, one item per step of the log.
 
     Poses, rewards and observations equal those of the recording to the bit, if the batch has the same keywords and
-    versions; ``log.position`` tells.
+    versions; compare positions with ``log.position`` to check this.
 
     Args:
         envs: A batch of one world with the keywords of the recorded one, which may be wrapped.

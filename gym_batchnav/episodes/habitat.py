@@ -369,12 +369,12 @@ def _first_goal(row: dict[str, Any]) -> Any:
 
 
 def text_of(value: Any) -> str:
-    """Return an id as text: Habitat's strings and numbers whole, anything else shortened."""
+    """Return an id as a string: Habitat's strings and numbers whole, anything else shortened."""
     return str(value) if isinstance(value, (str, int, float)) else beginning_of(value)
 
 
 def beginning_of(value: Any) -> str:
-    """Return the beginning of a value's text."""
+    """Return the beginning of a value as a string."""
     if value is None:
         return "missing"
     try:

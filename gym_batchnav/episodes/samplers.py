@@ -1,4 +1,4 @@
-"""The kinds of episodes that a task can ask for where a scene comes without any."""
+"""The kinds of episodes that a task can request for scenes that come without any."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class EpisodeSampler(Protocol):
     """Samples the episodes of a scene.
 
     Equal samplers share their results, so write your own as a frozen dataclass. The episodes of your own sampler are
-    sampled in the process that steps, maybe in a thread, and are not stored in the cache.
+    sampled in the process that steps, possibly in a thread, and are not stored in the cache.
 
     A sampler for agents that do not walk, whose ``Actions`` have another ``make_agents``, also has
     ``prepare(scene, navmesh, num_episodes, rng, cache)``, which returns the scene's ``Navigation``.

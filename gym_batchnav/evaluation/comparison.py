@@ -55,7 +55,7 @@ LoadAgent = Callable[[Path, int | None], tuple[Agent, PolicyAbout]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChosenAgent:
-    """An agent, and for that of a policy file the file with its description."""
+    """An agent and, if it is that of a policy file, the file and its description."""
 
     agent: Agent
     file: Path | None = None
@@ -98,7 +98,7 @@ class Asked:
         return self.seed if self.sample else None
 
     def with_files(self, files: Mapping[str, Path]) -> Asked:
-        """Return the same arguments with policy files at other places, by their old paths; names of agents stay."""
+        """Return the same arguments with policy files replaced by ``files``, which has new paths by the old ones."""
         renamed = {old: str(new) for old, new in files.items() if old not in NAMES}
         return replace(
             self,
@@ -114,7 +114,7 @@ class Comparison:
     Attributes:
         asked: The arguments, in which defaults have become values.
         chosen: The agents with their files by name: first the policy, or its runs ``policy_1``, ``policy_2`` and so on.
-        keywords: The environment's, besides scenes and renderer.
+        keywords: Keywords of the environments, except scenes and renderer.
         env: The batch of agents that may see images.
         blind_env: The same scenes without images and sensors that read them, for the others.
         episodes_per_scene: Their number; None for all of a dataset.
@@ -211,7 +211,7 @@ def make_comparison(asked: Asked, load: LoadAgent, note: Callable[[str], None] =
         note: Called with a message if an agent is left out.
 
     Raises:
-        ValueError: A file is not a policy, there is no such agent, policies fit neither each other nor the episodes, or
+        ValueError: A file is not a policy, an agent is unknown, policies fit neither each other nor the episodes, or
             ``episodes`` is a number but not a multiple of the number of scenes.
         FileNotFoundError: A file does not exist.
     """

@@ -39,7 +39,7 @@ def measures_for_causes(task: Task) -> tuple[Measure, ...]:
 
 
 def failure_causes(episodes: EvaluatedEpisodes) -> np.ndarray:
-    """Return the cause of each failed episode, [E] str from ``CAUSES``; empty text for a success.
+    """Return the cause of each failed episode, [E] str from ``CAUSES``; an empty string for a success.
 
     Raises:
         ValueError: A measure is missing; ``measures_for_causes`` has those that an environment needs.
@@ -60,5 +60,5 @@ def failure_causes(episodes: EvaluatedEpisodes) -> np.ndarray:
 
 
 def count_causes(causes: np.ndarray) -> dict[str, int]:
-    """Return the number of episodes of every cause, also of those without any."""
+    """Return the number of episodes of every cause, 0 included."""
     return {cause: int((causes == cause).sum()) for cause in CAUSES}

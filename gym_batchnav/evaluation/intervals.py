@@ -45,8 +45,8 @@ class Resamples:
     """B resamples of scenes, episodes and runs.
 
     Attributes:
-        rows: [B, S, n] int64, places in ``Layout.order`` for each drawn scene, filled up to the size of the largest.
-        is_drawn: [B, S, n] bool, False where a row only fills up.
+        rows: [B, S, n] int64, places in ``Layout.order`` for each drawn scene, padded to the size of the largest.
+        is_drawn: [B, S, n] bool, False where a row is padding.
         sizes: [B, S] int64, episodes of each drawn scene.
         runs: By agent, [B, R, S] int64: the runs drawn for each drawn scene.
     """
@@ -75,7 +75,7 @@ def estimates(episodes: EvaluatedEpisodes | Sequence[EvaluatedEpisodes], seed: i
         seed: Seed of the resamples.
 
     Raises:
-        ValueError: There are no episodes, or the runs are not of the same ones.
+        ValueError: There are no episodes, or the runs have different ones.
     """
     runs = episodes if isinstance(episodes, Sequence) else [episodes]
     check_same_episodes(runs)
@@ -85,7 +85,7 @@ def estimates(episodes: EvaluatedEpisodes | Sequence[EvaluatedEpisodes], seed: i
 
 
 def check_same_episodes(runs: Sequence[EvaluatedEpisodes]) -> None:
-    """Raise ValueError unless there are runs, and all are of the same episodes, at least one."""
+    """Raise ValueError unless there are runs, and all have the same episodes, at least one."""
     if not runs or not len(runs[0]):
         raise ValueError("runs=[]: pass the results of at least one run, with at least one episode")
     for run in runs[1:]:
@@ -135,7 +135,7 @@ def draw_resamples(
     *,
     fixed_scenes: bool = False,
 ) -> Iterator[Resamples]:
-    """Yield some at a time: draw scenes, episodes of each drawn scene, and runs of each agent, all with replacement.
+    """Draw scenes, episodes of each drawn scene and runs of each agent, with replacement; yield some at a time.
 
     Agents share scenes and episodes, so that comparisons are paired.
 
@@ -144,8 +144,8 @@ def draw_resamples(
         num_runs: The number of runs of each agent.
         seed: Seed of the resamples.
         resamples: Number of resamples.
-        fixed_scenes: Make every scene a stratum, as rliable does with tasks: it is there once, and runs are drawn in
-            each scene anew. The result then speaks of these scenes alone; otherwise also of others like them.
+        fixed_scenes: Make every scene a stratum, as rliable does with tasks: it occurs once, and runs are drawn in
+            each scene anew. The result then holds for these scenes alone; otherwise also for others like them.
     """
     rng = np.random.default_rng(seed)
     num_scenes = len(layout.sizes)

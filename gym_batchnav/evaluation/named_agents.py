@@ -1,4 +1,4 @@
-"""Agents by name: the follower, the mapper, random actions, shipped policies, or anybody's as ``module:name``."""
+"""Agents by name: the follower, the mapper, random actions, shipped policies, or your own as ``module:name``."""
 
 from __future__ import annotations
 

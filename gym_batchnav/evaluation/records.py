@@ -121,7 +121,7 @@ def is_record(value: object) -> bool:
 
 
 def checked_value(name: str, value: Any, hint: Any) -> Any:
-    """Return a value as a type: lists as tuples, whole numbers as floats, ``"none"`` as None.
+    """Convert a value to a type: lists to tuples, whole numbers to floats, ``"none"`` to None.
 
     Raises:
         ValueError: It is of another type.

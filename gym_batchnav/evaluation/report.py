@@ -179,7 +179,7 @@ def read_scores(path: Path | str, measure: str = "spl") -> dict[str, np.ndarray]
     """Return the scores of every agent, [runs, scenes] float64: the dictionary that functions of rliable take.
 
     Raises:
-        ValueError: The file is not a scores file, is damaged, or has no such measure.
+        ValueError: The file is not a scores file, is damaged, or lacks the measure.
         FileNotFoundError: It does not exist.
     """
     path = Path(path)

@@ -78,7 +78,7 @@ def merged(
     Raises:
         ValueError: A file is not that of a shard, shards differ in anything on which results depend, or an episode is
             missing or has run twice.
-        FileNotFoundError: A folder has no such file, or a policy is not where it was.
+        FileNotFoundError: A folder has no shard.json, or a policy file was moved.
     """
     parts = _parts_of(folders)
     # A shard without episodes has not seeded its batch, and the first one has an episode if there is any.
@@ -116,7 +116,7 @@ def take_results(comparison: Comparison, rows: Mapping[str, Sequence[Columns]]) 
         rows: By agent, what ``run_episodes`` yielded, in any order.
 
     Raises:
-        ValueError: An agent, a measure or an episode is missing, too many, or there twice.
+        ValueError: An agent, a measure or an episode is missing, unknown or duplicated.
     """
     expected = comparison.numbers
     if set(rows) != set(comparison.agents):

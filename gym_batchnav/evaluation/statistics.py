@@ -56,7 +56,7 @@ def run_scores(runs: Sequence[EvaluatedEpisodes], measure: str) -> RunScores:
     """Return a measure of several runs.
 
     Raises:
-        ValueError: The runs are not of the same episodes.
+        ValueError: The runs have different episodes.
     """
     check_same_episodes(runs)
     layout = layout_of(runs[0].scene_index)

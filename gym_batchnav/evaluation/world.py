@@ -1,4 +1,4 @@
-"""The world in which a policy was trained, as its file describes it: what makes one like it, and compares others."""
+"""The settings with which a policy was trained, as its file describes them: environments like it, and differences."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ class PolicyAbout:
         return gymnasium.spaces.Dict({**picture_spaces(self.camera, self.sensors), **boundless, **spaces})
 
     def differences(self, other: PolicyAbout) -> list[str]:
-        """Return one line per setting of the world that differs in another description, such as an environment's.
+        """Return one line per setting that differs in another description, such as an environment's.
 
         The camera counts only if the policy uses images. Rewards and sensors that the policy does not use do not count.
         """
@@ -209,7 +209,7 @@ class PolicyAbout:
 
 
 def about_of(described: dict[str, Any]) -> PolicyAbout:
-    """Return the description with a record, see ``PolicyAbout.record``.
+    """Return the description of which ``PolicyAbout.record`` returned ``described``.
 
     Raises:
         ValueError: A value is invalid.

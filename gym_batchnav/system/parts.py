@@ -43,7 +43,7 @@ class Part:
         of an array are submitted again.
 
         Raises:
-            ValueError: The text has another form, or i is not from 1 to n.
+            ValueError: The string has another form, or i is not from 1 to n.
         """
         if text is None:
             return cls()

@@ -42,7 +42,7 @@ def agent_settings(text: str | None) -> NavMeshSettings | None:
     """Return the navmesh settings of an option such as ``"radius=0.2,climb=0.3"``; None for None.
 
     Raises:
-        ValueError: The text has another form, or a value is invalid.
+        ValueError: The string has another form, or a value is invalid.
     """
     if text is None:
         return None

@@ -21,7 +21,7 @@ _NUM_EPISODES = 100  # in the file of each scene
 def generate(
     seeds: Annotated[list[str], typer.Argument(help="Seeds, or ranges such as 0-9; one scene per seed.")],
     out: Annotated[Path, typer.Option(help="Folder for the files; created if missing.")] = Path(),
-    kind: Annotated[str, typer.Option(help="home, office, shop, hall, or mixed: one of these by the seed.")] = "home",
+    kind: Annotated[str, typer.Option(help="home, office, shop, hall, or mixed: chosen by the seed.")] = "home",
     damage: Annotated[
         float,
         typer.Option(
