@@ -127,7 +127,7 @@ class NavMeshAgents:
 
         Raises:
             TypeError: If an array has another dtype, shape or memory layout than stated.
-            ValueError: If there is no such method.
+            ValueError: If the method is unknown.
         """
         size = _check(slots, polygon, position)
         expect_array("goal_index", goal_index, np.int32, (size,))

@@ -89,7 +89,7 @@ def read_navmesh(path: str | os.PathLike[str]) -> NavMeshData:
     Polygons that are not walkable (flag bit 0 clear) are left out.
 
     Raises:
-        FileNotFoundError: If there is no such file.
+        FileNotFoundError: If the file does not exist.
         ValueError: If the file is not a navmesh, or is damaged, of several tiles or larger than 64 MiB.
     """
     try:

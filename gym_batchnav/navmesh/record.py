@@ -305,7 +305,7 @@ def is_detour(method: str) -> bool:
     """Return whether a method is Detour's, the one that Habitat uses, instead of the exact one.
 
     Raises:
-        ValueError: If there is no such method.
+        ValueError: If the method is unknown.
     """
     if method not in GEODESICS:
         raise ValueError(f"method={method!r}: choose one of {', '.join(map(repr, GEODESICS))}")

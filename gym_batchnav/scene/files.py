@@ -128,7 +128,7 @@ class SceneFiles:
 
         Raises:
             ValueError: If the path leads out of the scene's folder, or the file is too large or changes meanwhile.
-            FileNotFoundError: If there is no such file.
+            FileNotFoundError: If the file does not exist.
         """
         return self._bytes(self._path_of(uri, quoted, any_case), max_bytes)
 
@@ -140,7 +140,7 @@ class SceneFiles:
 
         Raises:
             ValueError: If the path leads out of the scene's folder, or the file is too large.
-            FileNotFoundError: If there is no such file.
+            FileNotFoundError: If the file does not exist.
         """
         path = self._path_of(uri, quoted=False, any_case=False)
         found = SceneFiles(path)

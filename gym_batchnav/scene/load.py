@@ -99,7 +99,7 @@ def load_scene(
         max_triangles: Limit of the number of triangles; see ``Scenes`` for what it costs. None keeps them all.
 
     Raises:
-        SceneNotFoundError: If there is no such file; it is a SceneError and a FileNotFoundError.
+        SceneNotFoundError: If the file does not exist; it is a SceneError and a FileNotFoundError.
         SceneError: If the file cannot be loaded; the message gives the reason and the remedy.
         ValueError: If ``up``, ``scale``, ``texture_size`` or ``max_triangles`` is none of the above.
     """

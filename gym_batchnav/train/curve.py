@@ -185,7 +185,7 @@ def read_curve(folder: Path, measure: str, by: str) -> Curve:
 
     Raises:
         FileNotFoundError: The folder has no run.
-        ValueError: Its log is damaged or has no such measure, or ``by`` is not one of ``AXES``.
+        ValueError: Its log is damaged or lacks the measure, or ``by`` is not one of ``AXES``.
     """
     check_choice("by", by, AXES)
     file = folder / "curve.jsonl"

@@ -183,7 +183,7 @@ class GltfDocument:
         """Return the matrix [4, 4] float64 from a node to the world, whatever scene the node is in.
 
         Raises:
-            ValueError: If there is no such node, or it is its own ancestor or too deep.
+            ValueError: If the node does not exist, or is its own ancestor or too deep.
         """
         above: list[Any] = [index]
         parents = self._parents()
