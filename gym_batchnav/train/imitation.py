@@ -56,7 +56,8 @@ class PolicyTeacher:
     """A trained policy as teacher, such as one that sees depth for a student that sees colours.
 
     The student learns the teacher's probabilities of actions and, if both have equally many, the features of its
-    images. The student's images may be larger by a whole factor: the teacher sees every second, third, ... pixel.
+    images; these also during PPO. The student's images may be larger by a whole factor: the teacher sees every second,
+    third, ... pixel.
 
     Args:
         policy: The policy.

@@ -258,8 +258,6 @@ class PPO:
         taught = rollout.taught[:, envs]
         old = rollout.log_probs[:, envs]
         observed = rollout.observed(slice(None, -1), envs)
-        if expert is None:
-            observed.pop(TEACHER_FEATURES, None)  # of the last rollout in which the teacher acted
         with torch.autocast(self.policy.device.type, torch.bfloat16, enabled=config.autocast):
             logits, values, _, predicted = self._parallel(
                 observed, rollout.state[:, envs], rollout.begun[:-1, envs], predict=True

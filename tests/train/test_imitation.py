@@ -72,6 +72,8 @@ def test_a_student_that_sees_colours_learns_the_features_that_its_teacher_sees_i
     torch.testing.assert_close(student.core.cells.weight_hh_l0, memory, rtol=1e-3, atol=0)  # weights decay a little
     ppo.iterate(0.3)
     assert (student.core.cells.weight_hh_l0 - memory).abs().max() > 1e-3
+    losses = ppo.iterate(1.0).losses  # of PPO
+    assert "policy" in losses and losses["predict_teacher_features"] < errors[0]
     rollout = ppo.collector.collect(1.0)
     env.close()
     features = teacher.features({"depth": rollout.observations["depth"][:-1, :, ::2, ::2]})
