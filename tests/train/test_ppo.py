@@ -228,7 +228,7 @@ class TestTraining:
         hidden = ("walk_scan", "map_path")
         ppo = make("small", sensors=sensors, hidden=hidden, imitation_share=1.0, teacher="mapper", num_epochs=4)
         rollout = ppo.collector.collect(1.0)
-        losses = [ppo._learn(rollout, imitates=True) for _ in range(20)]
+        losses = [ppo._learn(rollout, expert=0.0) for _ in range(20)]
         for name in hidden:
             assert losses[-1][f"predict_{name}"] < 0.5 * losses[0][f"predict_{name}"]
 
@@ -291,7 +291,7 @@ class TestTraining:
                 rollout.rewards[waiting[:-1]] -= 50
                 rollout.actions[waiting[:-1]] = 3 - rollout.actions[waiting[:-1]]
                 rollout.log_probs[waiting[:-1]] -= 2
-            losses.append(ppo._learn(rollout, imitates=False))
+            losses.append(ppo._learn(rollout, expert=None))
         assert losses[1] == pytest.approx(losses[0], rel=1e-4, abs=1e-6)  # the order of environments differs
 
     def test_progress_sets_the_learning_rate(self, make):
@@ -316,7 +316,7 @@ class TestTraining:
         returns = advantages + rollout.values[:-1]
         for group in ppo.optimizer.param_groups:
             group["lr"] = 5e-3
-        losses = [ppo._learn(rollout, imitates=False) for _ in range(20)]
+        losses = [ppo._learn(rollout, expert=None) for _ in range(20)]
         assert min(one["value"] for one in losses) < 0.5 * returns.var(correction=0)
         gain = losses[0]["policy"] - losses[-1]["policy"]
         assert 0.5 * config.clip < gain / advantages.abs().mean() <= config.clip + 1e-6
@@ -341,8 +341,8 @@ class TestTraining:
         ordered = make("small", channels_last=True)
         assert ordered.policy.encoder.convolutions[2].weight.is_contiguous(memory_format=torch.channels_last)
         rollout = plain.collector.collect()
-        expected = plain._learn(rollout, imitates=False)
-        assert ordered._learn(rollout, imitates=False) == pytest.approx(expected, rel=1e-3, abs=1e-5)
+        expected = plain._learn(rollout, expert=None)
+        assert ordered._learn(rollout, expert=None) == pytest.approx(expected, rel=1e-3, abs=1e-5)
 
     @pytest.mark.long  # on another processor a rounding may choose another action, after which all differs
     @pytest.mark.timeout(900)
@@ -352,8 +352,8 @@ class TestTraining:
         compiled = make("small", compile=True)
         compiled.collector.collect()  # acting is compiled, too
         rollout = plain.collector.collect()
-        expected = plain._learn(rollout, imitates=False)
-        assert compiled._learn(rollout, imitates=False) == pytest.approx(expected, rel=1e-3, abs=1e-5)
+        expected = plain._learn(rollout, expert=None)
+        assert compiled._learn(rollout, expert=None) == pytest.approx(expected, rel=1e-3, abs=1e-5)
         assert plain.policy.state_dict().keys() == compiled.policy.state_dict().keys()
 
     def test_gradients_are_clipped(self, make):
@@ -367,7 +367,7 @@ class TestTraining:
             make(num_minibatches=9)
         with pytest.raises(ValueError, match="optimizer='sgd': choose"):
             PPOConfig(optimizer="sgd")
-        with pytest.raises(ValueError, match="teacher='me': choose one of 'follower'"):
+        with pytest.raises(ValueError, match="teacher='me' is neither a known name nor a file"):
             PPOConfig(teacher="me")
         for name, value in (
             *(("num_steps", 0), ("gamma", 2), ("learning_rate", float("nan")), ("max_grad_norm", -1.0)),
