@@ -278,7 +278,7 @@ def jitter_colors(item: int, images: np.ndarray, keys: np.ndarray, widths: np.nd
         saturation: See ColorJitter.
     """
     words = np.empty(6, np.uint64)
-    draw_words(keys[item], 0, words)
+    draw_words(keys[item], to_int64(0), words)
     drawn = 2 * ((words >> np.uint64(11)) * 2.0**-53) - 1  # [6], from -1 to 1
     exponent = np.exp(widths[1] * drawn[1])
     made = np.empty((3, 256), np.uint8)
