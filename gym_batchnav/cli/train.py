@@ -33,7 +33,10 @@ LONG = 3600.0  # seconds; a training without a time limit that needs more gets a
 
 def train(
     preset: Annotated[
-        str | None, typer.Option(help="cpu (the default), gpu, pointnav_depth, pointnav_map, paper-depth or paper-rgb.")
+        str | None,
+        typer.Option(
+            help="cpu (the default), gpu, pointnav_depth, pointnav_map, pointnav_rgb, paper-depth or paper-rgb."
+        ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder of the run; created if missing.")] = Path("batchnav-train"),
     time_limit: Annotated[
