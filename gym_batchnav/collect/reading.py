@@ -74,7 +74,7 @@ def _episodes(root: Path, info: DatasetInfo, style: Format, records: list[ShardR
 
 
 def replay(env: BatchNavEnv, episode: Episode, seed: int) -> Iterator[Returned]:
-    """Repeat an episode of a dataset; its observations, rewards and poses come back to the bit.
+    """Repeat an episode of a dataset; its observations, rewards and poses come back bit for bit.
 
     Args:
         env: A batch of one environment with the keywords that were passed to ``collect``.

@@ -189,7 +189,7 @@ class FunctionalBatch:
     """A batch as a function of its state, made by ``BatchNavEnv.functional``.
 
     ``state, observation, reward, terminated, truncated, info = step(state, actions)``. The same state and actions give
-    the same results, to the bit, as often and in whatever order they are passed: one may step from an older state, or
+    the same results, bit for bit, as often and in whatever order they are passed: one may step from an older state, or
     from one state with several actions. States are small values and do not change; see BatchState.
 
     The batch does the work. A call first takes it to the given state and leaves it in the next one, from which its own

@@ -1,4 +1,4 @@
-"""Recording and replaying what happens in worlds, to the bit."""
+"""Recording and replaying what happens in worlds, bit for bit."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ class RecordWorlds(VectorWrapper):
 def replay(envs: VectorEnv, log: WorldLog) -> Iterator[tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]]:
     """Repeat a recorded episode: return an iterator over what ``step`` returns, one item per step of the log.
 
-    Poses, rewards and observations equal those of the recording to the bit, if the batch has the same keywords and
+    Poses, rewards and observations equal those of the recording bit for bit, if the batch has the same keywords and
     versions; compare positions with ``log.position`` to check this.
 
     Args:

@@ -1,4 +1,4 @@
-"""Shards of a comparison: one file per part, and the merge that equals a single run to the bit.
+"""Shards of a comparison: one file per part, and the merge that equals a single run bit for bit.
 
 The file is JSON, which keeps 64-bit floats exactly. It holds the settings, checksums of the policies, the protocol card
 and every episode of every agent.
