@@ -56,8 +56,7 @@ class PolicyTeacher:
     """A trained policy as teacher, such as one that sees depth for a student that sees colours.
 
     The student learns the teacher's probabilities of actions and, if both have equally many, the features of its
-    images; these also during PPO. The student's images may be larger by a whole factor: the teacher sees every second,
-    third, ... pixel.
+    images; these also during PPO.
 
     Args:
         policy: The policy.
@@ -76,7 +75,7 @@ class PolicyTeacher:
         """Begin to teach in an environment, in which all episodes begin.
 
         Raises:
-            ValueError: The environment lacks a sensor of the policy, or its images are not a multiple of the policy's.
+            ValueError: The environment lacks a sensor of the policy, or its images have another size than the policy's.
         """
         space: Any = env.single_observation_space
         missing = set(self.policy.sensors) - set(space.spaces)
@@ -86,24 +85,17 @@ class PolicyTeacher:
                 "teacher_sensors="
             )
         own, camera = self._about.camera, env.cameras.rig.first
-        self._stride = max(1, camera.width // own.width)
-        if self._about.sensors and (camera.width, camera.height) != (
-            self._stride * own.width,
-            self._stride * own.height,
-        ):
+        if self._about.sensors and (camera.width, camera.height) != (own.width, own.height):
             raise ValueError(
                 f"the teacher sees {own.width} x {own.height} pixels, the camera of the environment has {camera.width} "
-                f"x {camera.height}: pass a camera of the same size or a multiple of it"
+                f"x {camera.height}: pass a camera of the same size"
             )
         self._state = self.policy.initial_state(env.num_envs)
 
     def act(self, observation: dict[str, Tensor], begun: Tensor) -> Tensor:
         """Return the probabilities [N, 4] of actions, and write the features of its images into the observation."""
-        step = self._stride
-        images = {name: observation[name][:, ::step, ::step] for name in self._about.sensors}
-        seen = {**observation, **images}
-        features = self.policy.features({name: values[None] for name, values in seen.items()})
-        logits, _, self._state = self.policy(seen, self._state, begun, features=features)
+        features = self.policy.features({name: values[None] for name, values in observation.items()})
+        logits, _, self._state = self.policy(observation, self._state, begun, features=features)
         if features is not None:
             observation[TEACHER_FEATURES].copy_(features[0])
         return logits.softmax(-1)
