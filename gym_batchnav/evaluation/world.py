@@ -109,10 +109,17 @@ class PolicyAbout:
         check_choice("geodesic", self.geodesic, GEODESICS)
         sizes = self.task_sensors.values()
         if len(sizes) > MAX_SENSORS or sum(sizes) > MAX_READINGS:
-            raise ValueError(f"task_sensors: pass at most {MAX_SENSORS} sensors with {MAX_READINGS:,} numbers in all")
+            raise ValueError(
+                f"task_sensors has {len(sizes):,} sensors with {sum(sizes):,} numbers: pass at most {MAX_SENSORS} with "
+                f"{MAX_READINGS:,}"
+            )
         for name, space in self.spaces.items():
-            if not is_space(space) or math.prod(space["shape"]) != self.task_sensors.get(name):
-                raise ValueError(f"spaces={self.spaces!r}: pass shapes of the sizes in task_sensors, and bounds")
+            size = self.task_sensors.get(name)
+            if not is_space(space) or math.prod(space["shape"]) != size:
+                raise ValueError(
+                    f"spaces[{name!r}]={space!r}: pass the 'shape' of task_sensors[{name!r}]={size} numbers, and of "
+                    "integers also 'first' and 'last'"
+                )
         if not is_record(self.task_settings):
             raise ValueError(f"task_settings={self.task_settings!r}: pass finite numbers, bools, strings and records")
         if self.task in TASKS:
@@ -132,14 +139,18 @@ class PolicyAbout:
             "other_sensors": (self.other_sensors, "observe"),
         }
         for name, (records, role) in tables.items():
-            if len(records) > MAX_SENSORS or not all(map(is_object, records.values())):
-                raise ValueError(f"{name}={records!r}: pass records of at most {MAX_SENSORS} objects by sensor")
+            if len(records) > MAX_SENSORS:
+                raise ValueError(f"{name} has {len(records):,} objects: pass at most {MAX_SENSORS}")
             for sensor, record in records.items():
+                place = f"{name}[{sensor!r}]={record!r}" if sensor else f"{name}={record!r}"
+                if not is_object(record):
+                    raise ValueError(f"{place}: pass the record of an object, with its {CLASS!r}")
                 if not is_known(record) or record.get("distortion") is not None:
                     continue  # of a user's class or file, which nothing here makes
                 made = value_of(record)
                 if not hasattr(made, role) or (role == "observe" and made.name != sensor):
-                    raise ValueError(f"{name}={records!r}: the object of {sensor!r} cannot be used there")
+                    of_name = " and this name" if role == "observe" else ""
+                    raise ValueError(f"{place}: pass an object with {role!r}{of_name}")
         if noise and is_known(noise[""]):
             make_noise(value_of(noise[""]))
 
@@ -173,7 +184,7 @@ class PolicyAbout:
         return keywords
 
     def observation_space(self) -> gymnasium.spaces.Dict:
-        """Return the observation space of one agent of such an environment."""
+        """Return the observation space of one agent of such an environment: images first, then readings by name."""
         boundless = {name: gymnasium.spaces.Box(-np.inf, np.inf, (size,)) for name, size in self.task_sensors.items()}
         spaces = {name: space_of(record) for name, record in self.spaces.items()}
         return gymnasium.spaces.Dict({**picture_spaces(self.camera, self.sensors), **boundless, **spaces})
@@ -212,9 +223,12 @@ def about_of(described: dict[str, Any]) -> PolicyAbout:
     """Return the description of which ``PolicyAbout.record`` returned ``described``.
 
     Raises:
-        ValueError: A value is invalid.
-        TypeError: A field is missing or unknown, or ``described`` is not a dict.
+        ValueError: A value is invalid, or there are no sensors, camera or navmesh_settings.
+        TypeError: Another field is missing, one is unknown, or ``described`` is not a dict.
     """
+    for name in ("sensors", "camera", "navmesh_settings"):
+        if name not in described:
+            raise ValueError(f"its description has no {name!r}")
     changes = {
         "sensors": checked_value("sensors", described["sensors"], tuple[str, ...]),
         "camera": value_of({CLASS: Camera.__name__, **described["camera"]}),

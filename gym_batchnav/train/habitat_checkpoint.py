@@ -64,7 +64,7 @@ def import_checkpoint(path: Path) -> tuple[Policy, PolicyAbout]:
 
     Raises:
         ValueError: The file is not a checkpoint, is damaged or too large, needs more than weights, or has another
-            network than ResNet50 + LSTM512 for depth or RGB of 256 x 256 pixels.
+            network than ResNet50 + LSTM512 for depth or RGB of 256 x 256 pixels; or torch is older than 2.6.
         FileNotFoundError: The file does not exist.
     """
     weights = read_weights(path)
@@ -88,7 +88,8 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     checkpoints hold (argparse.Namespace) are allowed. The numbers of records and of steps of pickles are bounded first.
 
     Raises:
-        ValueError: The file is not a checkpoint, is damaged or too large, or needs more than weights.
+        ValueError: The file is not a checkpoint, is damaged or too large, or needs more than weights; or torch is older
+            than 2.6.
         FileNotFoundError: The file does not exist.
     """
     if not path.is_file():
@@ -161,21 +162,28 @@ def _unreadable(path: Path, error: Exception) -> ValueError:
         )
     foreign = re.search(r"Unsupported (?:global: GLOBAL|class) ([\w.]+)", text)
     if foreign is None:
-        return ValueError(f"checkpoint '{path}' is damaged: {text[:MAX_SHOWN] or type(error).__name__}")
+        reason = text[:MAX_SHOWN] or type(error).__name__
+        return ValueError(
+            f"checkpoint '{path}' is damaged ({reason}): download it again, or save it again with torch.save"
+        )
     return ValueError(
         f"checkpoint '{path}' holds an object of {foreign[1][:MAX_SHOWN]}, and only weights are read from it. If you "
         'trust it, write its weights to another file where that class is installed: python -c "import torch; '
-        f"torch.save({{'state_dict': torch.load('{path.name}', weights_only=False)['state_dict']}}, 'weights.pth')\""
+        f"torch.save({{'state_dict': torch.load('{path.as_posix()}', weights_only=False)['state_dict']}}, 'weights.pth')\""
     )
 
 
 def _about(weights: dict[str, Tensor]) -> PolicyAbout:
-    """Return the description of the world in which Habitat's agents were trained, whose images the weights tell."""
+    """Return the description of the world in which Habitat's agents were trained.
+
+    Raises:
+        ValueError: The first convolution, which tells the images, is missing or not one for depth or RGB.
+    """
     stem = weights.get(STEM)
     if not isinstance(stem, Tensor) or stem.ndim != 4:
         raise ValueError(f"it has no weights {STEM!r} of a convolution")
     if stem.shape[1] not in SENSORS:
-        raise ValueError(f"its images have {stem.shape[1]} channels")
+        raise ValueError(f"its images have {stem.shape[1]} channels, not 1 or 3")
     protocol = protocol_of(PROTOCOL)
     actions = cast(DiscreteActions, protocol.actions)
     return PolicyAbout(
@@ -209,7 +217,7 @@ def _renamed(weights: dict[str, Tensor], policy: Policy) -> dict[str, Tensor]:
         found = _checked(left.pop(_habitat_name(name), None), _habitat_name(name), one)
         renamed[name] = found.to(one.dtype, copy=True).reshape(one.shape).contiguous()
     if left:
-        raise ValueError(f"it also has {min(left)[:MAX_SHOWN]!r}")
+        raise ValueError(f"it also has weights {min(left)[:MAX_SHOWN]!r}")
     features = policy.core.hidden_size
     # Habitat's order of the inputs is image, goal, previous action; a policy's is the reverse.
     renamed[INPUTS] = torch.cat(renamed[INPUTS].split([features, EMBEDDING, EMBEDDING], dim=1)[::-1], dim=1)
@@ -217,7 +225,7 @@ def _renamed(weights: dict[str, Tensor], policy: Policy) -> dict[str, Tensor]:
 
 
 def _checked(found: Any, name: str, expected: Tensor) -> Tensor:
-    """Return a tensor of a file if it has as many finite numbers, in the same axes, as one of a policy."""
+    """Return a tensor of a file; ValueError unless it has finite numbers in the axes of that of a policy."""
     if not isinstance(found, Tensor):
         raise ValueError(f"it has no weights {name!r}")
     shape = (1, *expected.shape, 1, 1) if name.startswith(MOMENTS) and expected.ndim else tuple(expected.shape)

@@ -136,6 +136,21 @@ def test_descriptions_that_cannot_be_are_damage(described, path):
         load_policy(path)
 
 
+@pytest.mark.parametrize(
+    ("described", "said"),
+    [
+        ({"spaces": {GOAL: {"shape": [3]}}}, rf"spaces\['{GOAL}'\]=.*task_sensors\['{GOAL}'\]=2 numbers"),
+        ({"actuation_noise": {"class": "Camera"}}, r" actuation_noise={'class': 'Camera'}: .* with 'num_draws'"),
+        ({"sensor_noise": {"depth": 3}}, r"sensor_noise\['depth'\]=3: pass the record of an object"),
+        ({"task_sensors": {"a": 2**16, "b": 1}}, "has 2 sensors with 65,537 numbers: pass at most 64 with 65,536"),
+    ],
+)
+def test_what_is_wrong_in_a_description_is_named(described, said, path):
+    changed(path, described)
+    with pytest.raises(ValueError, match=said):
+        load_policy(path)
+
+
 def test_a_long_text_of_a_file_does_not_flood_the_message(path):
     changed(path, described={"kind": "x" * 100_000})
     with pytest.raises(ValueError, match="is damaged") as caught:
