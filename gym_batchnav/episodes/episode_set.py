@@ -95,13 +95,28 @@ EPISODE_ARRAYS = (
 def episode_set(
     start: np.ndarray, heading: np.ndarray, goal: np.ndarray, distance: np.ndarray, ids: tuple[str, ...] = ()
 ) -> EpisodeSet:
-    """Return an EpisodeSet of start [E, 3], heading [E], goal [E, 3] and distance [E], with equal goals stored once."""
+    """Return an EpisodeSet with equal goals stored once.
+
+    Args:
+        start: [E, 3], metres.
+        heading: [E], radians.
+        goal: [E, 3], metres.
+        distance: [E], geodesic, metres.
+        ids: [E] names; ``"0"``, ``"1"``, ... if there are none.
+    """
     goals, index = np.unique(np.asarray(goal, np.float32).reshape(-1, 3), axis=0, return_inverse=True)
     return point_set(start, heading, goals, index.reshape(-1, 1), np.asarray(distance)[:, None], ids)
 
 
 def tour_set(start: np.ndarray, heading: np.ndarray, goals: np.ndarray, leg_distance: np.ndarray) -> EpisodeSet:
-    """Return an EpisodeSet of tours: start [E, 3], heading [E], goals [E, T, 3] in order, leg_distance [E, T]."""
+    """Return an EpisodeSet of tours.
+
+    Args:
+        start: [E, 3], metres.
+        heading: [E], radians.
+        goals: [E, T, 3], metres, in order.
+        leg_distance: [E, T], geodesic, metres.
+    """
     tour = np.arange(leg_distance.size).reshape(leg_distance.shape)
     return point_set(start, heading, np.asarray(goals).reshape(-1, 3), tour, leg_distance)
 
@@ -114,9 +129,15 @@ def point_set(
     leg_distance: np.ndarray,
     ids: tuple[str, ...] = (),
 ) -> EpisodeSet:
-    """Return an EpisodeSet whose sets hold one goal each: start [E, 3], heading [E], goals [G, 3].
+    """Return an EpisodeSet whose sets hold one goal each.
 
-    ``tour`` [E, T] holds the goals of each episode in order, and ``leg_distance`` [E, T] the lengths of its legs.
+    Args:
+        start: [E, 3], metres.
+        heading: [E], radians.
+        goals: [G, 3], metres.
+        tour: [E, T] int, the goals of each episode in order; -1 after the last.
+        leg_distance: [E, T], geodesic, metres.
+        ids: [E] names; ``"0"``, ``"1"``, ... if there are none.
     """
     goals = np.asarray(goals, np.float32)
     tour = tour.astype(np.int32)
@@ -156,7 +177,9 @@ def check_episode_arrays(arrays: dict[str, np.ndarray]) -> None:
     for name, (shape, dtype) in shapes.items():
         array = arrays[name]
         if array.shape != shape or array.dtype != dtype or (dtype is np.float32 and not np.isfinite(array).all()):
-            raise ValueError(f"episodes: {name} is {array.dtype} {array.shape}, expected finite {dtype} {shape}")
+            raise ValueError(
+                f"episodes: {name} is {array.dtype} {array.shape}, expected finite {np.dtype(dtype)} {shape}"
+            )
     limits = {"tour": (-1, num_sets), "nearest_goal": (0, num_goals), "view_index": (0, num_goals)}
     for name, (low, high) in limits.items():
         if not (arrays[name].min() >= low and arrays[name].max() < high):

@@ -16,6 +16,7 @@ import numpy as np
 from gym_batchnav.episodes.episode_set import EpisodeSet, episode_set
 from gym_batchnav.system.storage import write_atomically
 
+ENDINGS = (".json", ".json.gz")
 MAX_BYTES = 2**27  # per file
 MAX_ITEMS = 2**22  # objects, lists and values per file; each takes up to 200 bytes while the file is read
 MAX_SCENES = 10_000  # distinct ids in a dataset; Habitat-Matterport 3D has 1,000 scenes
@@ -108,9 +109,9 @@ def state_of_files(path: Path) -> tuple[FileState, ...]:
 
     Raises:
         FileNotFoundError: The file does not exist.
+        ValueError: It is a folder, or another thing than a file.
     """
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: the file does not exist: pass the path of a .json or .json.gz")
+    _check_file(path)
     status = [(file, file.stat()) for file in (path, *content_of(path))]
     return tuple((str(file), stat.st_mtime_ns, stat.st_size) for file, stat in status)
 
@@ -164,12 +165,17 @@ def write_document(document: Mapping[str, Any], path: str | Path) -> None:
         ValueError: If the path has another ending.
     """
     path = Path(path)
-    if not path.name.endswith((".json", ".json.gz")):
-        raise ValueError(f"{path}: the name of a file of episodes must end in .json or .json.gz")
+    check_ending(path)
     text = json.dumps(document).encode()
     # A fixed time stamp, so that equal episodes give equal files.
     content = gzip.compress(text, mtime=0) if path.suffix == ".gz" else text
     write_atomically(path, content)
+
+
+def check_ending(path: Path) -> None:
+    """Raise ValueError unless the name of a file is one that episodes are written to."""
+    if not path.name.endswith(ENDINGS):
+        raise ValueError(f"{path}: the name of a file of episodes must end in {' or '.join(ENDINGS)}")
 
 
 def rows_of(scene_id: str, episodes: EpisodeSet) -> list[dict[str, Any]]:
@@ -279,19 +285,24 @@ def read_document(path: Path, before: Size) -> tuple[dict[str, Any], Size]:
 
 def _read_text(path: Path) -> bytes:
     """Return the content of a file, decompressed."""
-    if path.exists() and not path.is_file():
-        raise ValueError(f"{path}: it is not a regular file: pass a .json or .json.gz")
+    _check_file(path)
     try:
         opened = gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
         with opened as file:
             text = file.read(MAX_BYTES + 1)
-    except FileNotFoundError:
-        raise FileNotFoundError(f"{path}: the file does not exist: check the path") from None
     except (OSError, EOFError, zlib.error) as error:
         raise _not_a_dataset(path, error) from error
     if len(text) > MAX_BYTES:
         raise ValueError(f"{path}: more than {MAX_BYTES:,} bytes of episodes: split the file by scene")
     return text
+
+
+def _check_file(path: Path) -> None:
+    """Raise FileNotFoundError or ValueError unless a path leads to a regular file."""
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: the file does not exist: pass the path of a .json or .json.gz")
+    if not path.is_file():
+        raise ValueError(f"{path}: it is not a regular file: pass a .json or .json.gz")
 
 
 def _not_a_dataset(path: Path, error: Exception) -> ValueError:
@@ -304,7 +315,11 @@ def _check_task(path: Path, found: dict[str, Any], others: Mapping[str, str]) ->
     for key, task in others.items():
         if key in found:
             is_object_nav = task == "ObjectNav"
-            remedy = "pass task=ObjectNav() (--task objectnav)" if is_object_nav else "such files are not supported"
+            remedy = (
+                "pass task=ObjectNav() (--task objectnav)"
+                if is_object_nav
+                else "pass a dataset of PointNav or ObjectNav"
+            )
             kind = ObjectNavFile if is_object_nav else ValueError
             raise kind(f"{path}: episodes of {task} (they have {key!r}), not of PointNav: {remedy}")
 
@@ -325,7 +340,7 @@ def scene_parts(row: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the folders and the stem in the ``scene_id`` of an episode; ValueError if there are too many folders."""
     scene_id = text_of(row.get("scene_id", ""))
     if max(scene_id.count("/"), scene_id.count("\\")) > MAX_FOLDERS:
-        raise ValueError(f"scene_id {scene_id[:40]!r}... has over {MAX_FOLDERS} folders")
+        raise ValueError(f"scene_id {scene_id[:40]!r}... has over {MAX_FOLDERS} folders: shorten it")
     return parts_of(scene_id)
 
 

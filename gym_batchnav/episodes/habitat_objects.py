@@ -113,11 +113,12 @@ def _read_file(
             one = _parse_row(row, index)
             if categories is not None and one.category not in categories:
                 one = one._replace(category=_OTHER_NAMES.get(one.category, one.category))
-            if categories is not None and one.category not in categories:
-                raise ValueError(
-                    f"object_category {one.category!r} is not one of the task's categories {', '.join(categories)}: "
-                    "pass task=ObjectNav(categories=...) with the categories of the file"
-                )
+                if one.category not in categories:  # the categories come last, since long messages are cut
+                    raise ValueError(
+                        f"object_category {one.category!r} is not one of the task's: pass "
+                        "task=ObjectNav(categories=...) with the categories of the file, instead of "
+                        + ", ".join(categories)
+                    )
             own = row.get("goals")
             key = index if own else (parts, one.key)
             if key not in sets:
@@ -133,7 +134,7 @@ def _parse_row(row: Mapping[str, Any], index: int) -> _Row:
     heading = yaw_of(numbers_of("start_rotation", row.get("start_rotation"), 4))
     category = row.get("object_category")
     if not isinstance(category, str):
-        raise ValueError(f"object_category is {beginning_of(category)}: the file is not an ObjectNav dataset")
+        raise ValueError(f"object_category is {beginning_of(category)}: the file is not an ObjectNav dataset, pass one")
     info = row.get("info") or {}
     length = info.get("geodesic_distance") if isinstance(info, dict) else None
     distance = float("nan") if length is None else float(length)

@@ -205,12 +205,12 @@ def sample_object_episodes(
         per_instance: Whether the goal is one object, chosen uniformly within the category, instead of any.
 
     Raises:
-        ValueError: If there are no instances, or no start at such a distance from one.
+        ValueError: If there are no instances, or no start at such a distance from one, or these are too rare.
     """
     rules = SamplingRules()
     if not instances:
         raise ValueError(
-            f"no object of the categories {', '.join(categories)} has view points in this scene: choose others"
+            f"no object of the categories {', '.join(categories)} has view points in this scene: pass other categories="
         )
     owner = np.repeat(np.arange(len(instances)), [len(one.points) for one in instances])  # of every goal
     numbers = np.array([categories.index(one.category) for one in instances])  # of every instance
@@ -221,8 +221,7 @@ def sample_object_episodes(
     navmeshes.set_slot(0, navmesh.tables(goals, first_goal=first_goal))
     reachable = _have_starts(navmesh, navmeshes, len(first_goal) - 1, rng, rules)
     if not reachable.any():
-        limits = f"{rules.min_distance} to {rules.max_distance} m"
-        raise ValueError(f"no start found {limits} from any of the objects: choose other distances or categories")
+        raise _no_start(rules)
     possible = reachable[group]
     present = np.unique(numbers[possible])
     category = present[rng.integers(len(present), size=num_episodes)]
@@ -247,6 +246,14 @@ def sample_object_episodes(
         view_index=view,
         category=category.astype(np.int32),
         categories=tuple(categories),
+    )
+
+
+def _no_start(rules: SamplingRules) -> ValueError:
+    """Return the error of objects to which no start has an allowed distance."""
+    return ValueError(
+        f"no start found {rules.min_distance:g} to {rules.max_distance:g} m from the objects: pass other categories=, "
+        "or your own episodes with episodes="
     )
 
 
@@ -290,9 +297,7 @@ def _starts(
         left = np.setdiff1d(left, rows)
         if not len(left):
             return start, distance
-    raise ValueError(
-        f"no start found {rules.min_distance} to {rules.max_distance} m from the objects: choose other distances"
-    )
+    raise _no_start(rules)
 
 
 def nearest_goals(

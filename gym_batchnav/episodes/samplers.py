@@ -51,6 +51,9 @@ class PointEpisodes:
 
     Attributes:
         floors: Where episodes begin and end, see ``floor_islands``.
+
+    Raises:
+        ValueError: ``floors`` is unknown.
     """
 
     floors: str = "main"
@@ -69,8 +72,11 @@ class TourEpisodes:
     """A start and several goals in order; see ``sample_tours``.
 
     Attributes:
-        num_goals: Number of goals per episode.
+        num_goals: Number of goals per episode, 1 to 100.
         floors: Where episodes begin and end, see ``floor_islands``.
+
+    Raises:
+        ValueError: A value is out of its range.
     """
 
     num_goals: int = 3
@@ -97,6 +103,10 @@ class ObjectEpisodes:
         eye_height: Height of the camera above the navmesh from which objects must be seen, metres.
         floors: Where episodes end, see ``floor_islands``.
         aliases: See ``find_instances``; given as a dict, kept as sorted pairs.
+
+    Raises:
+        ValueError: Categories repeat or are not a tuple of names, aliases lead to others, or a value is out of its
+            range.
     """
 
     categories: tuple[str, ...] = CATEGORIES

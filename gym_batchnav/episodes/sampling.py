@@ -12,7 +12,11 @@ from gym_batchnav.navmesh.mesh import NavMesh
 
 @dataclass(frozen=True, slots=True)
 class SamplingRules:
-    """Limits on the pairs of points that form an episode; the defaults are Habitat's."""
+    """Limits on the pairs of points that form an episode; the defaults are Habitat's.
+
+    Raises:
+        ValueError: If the distances are not a range.
+    """
 
     min_island_radius: float = 1.5  # metres
     max_height_difference: float = 0.5  # metres
@@ -25,8 +29,8 @@ class SamplingRules:
     def __post_init__(self) -> None:
         if not 0 <= self.min_distance < self.max_distance:
             raise ValueError(
-                f"min_distance={self.min_distance} and max_distance={self.max_distance}: "
-                "the first must be smaller and not negative"
+                f"min_distance={self.min_distance} and max_distance={self.max_distance}: pass distances of at least "
+                "0 m, the smaller one first"
             )
 
 
@@ -75,9 +79,9 @@ def sample_episodes(
         num_tried += batch
         if num_found == 0 and num_tried >= rules.give_up_after:
             raise ValueError(
-                f"none of {num_tried * rules.retries} pairs of points lies {rules.min_distance} to "
-                f"{rules.max_distance} m apart on one floor: choose other distances, or pass your own episodes "
-                "with episodes="
+                f"none of {num_tried * rules.retries:,} pairs of points lies {rules.min_distance:g} to "
+                f"{rules.max_distance:g} m apart on one floor: choose other distances in rules=, or pass your own "
+                "episodes with episodes="
             )
     start, goal, distance = (np.concatenate(parts)[:num_episodes] for parts in zip(*found, strict=True))
     heading = rng.uniform(-np.pi, np.pi, num_episodes)
@@ -96,6 +100,14 @@ def sample_tours(
 
     Start and first goal are those of ``sample_episodes``. Each further goal is uniform among the points of the same
     island whose geodesic distance from the goal before lies within the limits of the rules.
+
+    Args:
+        navmesh: The navmesh.
+        num_episodes: Number of episodes.
+        num_goals: Number of goals per episode.
+        rng: Source of random numbers.
+        rules: Limits on the pairs of points.
+        islands: [I] bool, the islands to sample on, see ``floor_islands``; None for all.
 
     Raises:
         ValueError: If no island or no pair of points satisfies the rules.
@@ -122,8 +134,8 @@ def sample_tours(
                 break
         else:
             raise ValueError(
-                f"no goal found {rules.min_distance} to {rules.max_distance} m from {goals[left[0], leg - 1]}: "
-                "choose other distances, or fewer goals"
+                f"no goal {leg + 1} of num_goals={num_goals} found {rules.min_distance:g} to {rules.max_distance:g} m "
+                f"from {goals[left[0], leg - 1]}: pass a smaller num_goals=, or choose other distances in rules="
             )
     return tour_set(first.start, first.heading, goals, legs)
 

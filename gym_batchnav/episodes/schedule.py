@@ -30,6 +30,9 @@ class EpisodeSchedule:
 
     Attributes:
         first: [K] int64, the number of the first episode of every slot: 0 if scenes rotate.
+
+    Raises:
+        ValueError: The order is unknown, or it is ``"once"`` and scenes rotate.
     """
 
     def __init__(self, num_episodes: Sequence[int], order: str = "random", *, rotates: bool = False) -> None:
@@ -39,7 +42,7 @@ class EpisodeSchedule:
         self.restart(order)
 
     def follow(self, num_episodes: Sequence[int], active: np.ndarray) -> None:
-        """Set the numbers of episodes of all slots, and the slots [K] in which episodes begin."""
+        """Set the numbers of episodes of all slots, and the slots [K] int in which episodes begin."""
         self._sizes = np.asarray(num_episodes, np.int64)
         self._active = active
         self._offsets = np.concatenate([[0], np.cumsum(self._sizes)])
@@ -99,8 +102,8 @@ class EpisodeSchedule:
             count: [M] int, number of episodes that each has begun before.
 
         Returns:
-            The slots [M], rows in the slots' episodes [M], and whether an episode was left [M]; if not, slot and row
-            are 0.
+            The slots [M] int, rows in the slots' episodes [M] int64, and whether an episode was left [M] bool; if not,
+            slot and row are 0.
         """
         if self.order == "once":
             queue = self._every_episode() if self._chosen is None else self._chosen
@@ -134,7 +137,7 @@ class EpisodeSchedule:
         order = state.get("order") if isinstance(state, Mapping) else None
         position = state["next"] if order is not None and "next" in state else None
         if not isinstance(order, str) or not is_count(position):
-            raise ValueError(f"schedule {str(state)[:200]}: pass what get_state() returned")
+            raise ValueError(f"schedule={str(state)[:200]}: pass what get_state() returned")
         chosen = state.get("chosen")
         if chosen is not None:
             chosen = np.array(chosen) if isinstance(chosen, (np.ndarray, list, tuple)) else np.array("")

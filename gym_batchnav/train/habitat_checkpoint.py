@@ -169,7 +169,8 @@ def _unreadable(path: Path, error: Exception) -> ValueError:
     return ValueError(
         f"checkpoint '{path}' holds an object of {foreign[1][:MAX_SHOWN]}, and only weights are read from it. If you "
         'trust it, write its weights to another file where that class is installed: python -c "import torch; '
-        f"torch.save({{'state_dict': torch.load('{path.as_posix()}', weights_only=False)['state_dict']}}, 'weights.pth')\""
+        f"stored = torch.load('{path.as_posix()}', weights_only=False); "
+        "torch.save({'state_dict': stored['state_dict']}, 'weights.pth')\""
     )
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from gym_batchnav.navmesh.agents import NavMeshAgents
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.state import AgentState, Commands, StepOutcome, WorldState
-from gym_batchnav.system.numbers import check_between, check_counts
+from gym_batchnav.system.numbers import check_between, check_choice, check_counts
 
 SHAPES = ("robot", "person", "dog", "door")
 """The shapes of bodies, which are also their categories."""
@@ -51,12 +51,11 @@ class Team:
     radius: float = 0.18
 
     def __post_init__(self) -> None:
-        if isinstance(self.num_agents, tuple):
-            if len(self.num_agents) != 2 or not self.num_agents[0] <= self.num_agents[1]:
-                raise ValueError(f"num_agents={self.num_agents}: pass a number, or the least and the greatest one")
-            check_counts(least_agents=self.num_agents[0], most_agents=self.num_agents[1])
-        else:
-            check_counts(num_agents=self.num_agents)
+        given = self.num_agents if isinstance(self.num_agents, tuple) else (self.num_agents,) * 2
+        for count in given:
+            check_counts(num_agents=count)
+        if len(given) != 2 or given[0] > given[1]:
+            raise ValueError(f"num_agents={given}: pass a number, or the least and the greatest one")
         check_body(self.shape, self.radius)
 
     @property
@@ -82,7 +81,7 @@ class Team:
             return cls(given)
         except ValueError as error:
             raise ValueError(
-                f"agents_per_world={given!r}: pass a number, the least and the greatest number, or a Team"
+                f"agents_per_world={given!r}: pass a number of at least 1, the least and the greatest number, or a Team"
             ) from error
 
 
@@ -179,8 +178,8 @@ def shape_number(name: str, index: int) -> int:
 
 def check_body(shape: str, radius: float) -> None:
     """Raise ValueError unless the shape is known and the radius is from 0.05 to 1 m."""
-    if shape not in (*SHAPES, HIDDEN):
-        raise ValueError(f"shape={shape!r}: choose from {', '.join(map(repr, SHAPES))}")
+    if shape != HIDDEN:
+        check_choice("shape", shape, SHAPES)
     check_between(0.05, 1.0, radius=radius)
 
 

@@ -44,11 +44,13 @@ class Doors(MovingBodies):
     is_fixed = True
 
     def __post_init__(self) -> None:
-        points = all(len(point) == 3 and all(map(is_number, point)) for point in self.hinges)
-        if not self.hinges or not points or len(self.headings_deg) != len(self.hinges):
-            raise ValueError("Doors: pass one point (x, y, z) in hinges= and one number in headings_deg= for each door")
-        if not all(map(is_number, self.headings_deg)):
-            raise ValueError(f"headings_deg={self.headings_deg}: pass numbers of degrees")
+        are_points = all(np.shape(point) == (3,) and all(map(is_number, point)) for point in self.hinges)
+        are_numbers = np.shape(self.headings_deg) == (len(self.hinges),) and all(map(is_number, self.headings_deg))
+        if not self.hinges or not are_points or not are_numbers:
+            raise ValueError(
+                f"hinges={self.hinges} and headings_deg={self.headings_deg}: pass a tuple of points (x, y, z) and a "
+                "tuple of as many numbers"
+            )
         check_between(0.1, 10.0, reach=self.reach)
         check_between(1.0, 1000.0, speed_deg=self.speed_deg)
 
@@ -79,10 +81,12 @@ class Doors(MovingBodies):
         for slot in np.unique(slots).tolist():
             middle = self._discs(np.zeros(len(self.hinges))).mean(axis=1)
             found, under = motion.navmesh(slot).snap_with_polygon(middle)
-            if not (np.linalg.norm(found - middle, axis=1) < LEAF).all():
+            is_near = np.linalg.norm(found - middle, axis=1) < LEAF
+            if not is_near.all():
+                door = int(is_near.argmin())
                 raise ValueError(
-                    f"a door of {self!r} is not in a doorway of scene {motion.scene_name(slot)!r}: pass hinges= next "
-                    "to floor that agents can walk on"
+                    f"hinges[{door}]={self.hinges[door]} with headings_deg[{door}]={self.headings_deg[door]} is not in "
+                    f"a doorway of scene {motion.scene_name(slot)!r}: pass places next to floor that agents can walk on"
                 )
             polygon[slots == slot] = under
         motion.state.polygon[worlds, motion.columns] = np.repeat(polygon, DISCS, axis=1)

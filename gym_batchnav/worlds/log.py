@@ -67,7 +67,9 @@ class WorldLog:
         if not 1 <= len(self.shapes) <= MAX_BODIES:
             raise ValueError(f"{len(self.shapes)} bodies: a world has 1 to {MAX_BODIES}")
         if self.actions.ndim < 2 or not 1 <= self.actions.shape[0] <= MAX_STEPS:
-            raise ValueError(f"actions are {self.actions.shape}: expected (steps, agents, ...)")
+            raise ValueError(
+                f"actions are {self.actions.shape}: expected (steps, agents, ...) with 1 to {MAX_STEPS:,} steps"
+            )
         if not 1 <= self.num_agents <= self.num_bodies:
             raise ValueError(
                 f"{self.num_agents} agents: a world of {self.num_bodies} bodies has 1 to {self.num_bodies}"
@@ -201,13 +203,14 @@ def _read_arrays(path: Path) -> dict[str, np.ndarray]:
     """Return the arrays of a file that ``numpy.savez`` wrote; it takes no more memory than the file has bytes."""
     size = path.stat().st_size
     if size > MAX_LOG_BYTES:
-        raise ValueError(f"it has {size} bytes: a log has at most {MAX_LOG_BYTES}")
+        raise ValueError(f"it has {size:,} bytes: a log has at most {MAX_LOG_BYTES:,}")
     try:
         with zipfile.ZipFile(path) as file:
             members = file.infolist()
-            if len(members) > _MAX_ARRAYS or sum(member.file_size for member in members) > size:
-                raise ValueError("it holds too many arrays, or compressed ones")
-            if any(member.compress_type != zipfile.ZIP_STORED for member in members):
+            if len(members) > _MAX_ARRAYS:
+                raise ValueError(f"it holds more than {_MAX_ARRAYS:,} arrays")
+            are_stored = all(member.compress_type == zipfile.ZIP_STORED for member in members)
+            if not are_stored or sum(member.file_size for member in members) > size:
                 raise ValueError("it holds compressed arrays")
             return {
                 member.filename.removesuffix(".npy"): array_of_npy(file.read(member), "biufU") for member in members
@@ -244,7 +247,7 @@ class LoggedBodies(MovingBodies):
     def __post_init__(self) -> None:
         check_flags(reactive=self.reactive)
         total = self.log.num_bodies
-        if not set(self.without) < set(range(total)):
+        if np.ndim(self.without) != 1 or not set(self.without) < set(range(total)):
             raise ValueError(f"without={self.without}: pass columns of the log, 0 to {total - 1}, but not all of them")
 
     @cached_property
@@ -295,7 +298,7 @@ class LoggedBodies(MovingBodies):
             places = self.log.position[:, self.columns].reshape(-1, 3)
             if not navmesh.is_navigable(places).all():
                 raise ValueError(
-                    f"{self.log!r} leaves the navmesh: make the batch with the navmesh_settings of the log"
+                    f"{self.log!r} leaves the navmesh: pass the navmesh_settings= with which it was recorded"
                 )
             _, under = navmesh.snap_with_polygon(places)
             self._found[navmesh] = under.reshape(-1, self.num)

@@ -46,8 +46,10 @@ class People(MovingBodies):
         check_counts(num=self.num)
         check_body(self.shape, self.radius)
         check_between(0.0, 0.95, pause=self.pause)
-        if len(self.speed) != 2 or not 0 < self.speed[0] <= self.speed[1] <= 10:
-            raise ValueError(f"speed={self.speed}: pass the least and the greatest speed, from 0 to 10 m/s")
+        if np.shape(self.speed) != (2,) or not 0 < self.speed[0] <= self.speed[1] <= 10:
+            raise ValueError(
+                f"speed={self.speed}: pass the least and the greatest speed as a tuple, above 0 and at most 10 m/s"
+            )
 
     def move(self, motion: BodyMotion) -> None:
         """Walk on, and choose new goals for those that have arrived."""

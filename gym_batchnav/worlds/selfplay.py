@@ -44,11 +44,11 @@ class SelfPlay(VectorWrapper):
             raise ValueError("SelfPlay needs several agents in a world: make the batch with agents_per_world=")
         if learns.shape != (worlds.num_agents,) or learns.all() or not learns.any():
             raise ValueError(
-                f"learners={list(learners)}: pass one bool for each of the {worlds.num_agents} agents of a world, some "
-                "of them True"
+                f"learners={learns.tolist()}: pass one bool for each of the {worlds.num_agents} agents of a world, "
+                "some of them True and some False"
             )
         if not opponents:
-            raise ValueError("opponents=[]: pass a policy for the other agents")
+            raise ValueError("opponents=[]: pass at least one policy for the other agents")
         self.opponents = list(opponents)
         self._num_worlds = worlds.num_worlds
         mask = np.tile(learns, worlds.num_worlds)
@@ -69,6 +69,9 @@ class SelfPlay(VectorWrapper):
 
         A number is the seed of the whole batch. Of a sequence with one seed per learner, each world takes the first of
         its learners. Options with a value per learner, ``reset_mask`` and ``episode_index``, are the others' too.
+
+        Raises:
+            ValueError: Such an option has another shape than [N], or the batch refuses a seed or an option.
         """
         size = len(self.rows) + len(self._others)
         world = np.arange(size) * self._num_worlds // size
@@ -79,14 +82,19 @@ class SelfPlay(VectorWrapper):
         for name in {"reset_mask", "episode_index"} & options.keys():
             given = np.asarray(options[name])
             if given.shape != (len(self.rows),):
-                raise ValueError(f"{name} has shape {given.shape}: pass a value for each of {len(self.rows)} learners")
+                raise ValueError(f"{name} has shape {given.shape}: pass a value for each of {self.num_envs} learners")
             options[name] = given[first]
             options[name][self.rows] = given
         observation, info = self.env.reset(seed=seed, options=options)
         return self._split(observation), self._learners_of(info)
 
     def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """Let the learners act by ``actions`` and the others by their policies."""
+        """Let the learners act by ``actions`` [N, ...] and the others by their policies.
+
+        Returns:
+            Observations [N, ...] by sensor, rewards [N] float32, terminated and truncated [N] bool, and infos [N, ...]
+            by name, of the learners.
+        """
         space = self.env.single_action_space
         every = np.zeros((len(self.rows) + len(self._others), *(space.shape or ())), space.dtype)
         every[self.rows] = actions
@@ -123,11 +131,11 @@ def ratings(wins: np.ndarray) -> np.ndarray:
             need not have met.
 
     Raises:
-        ValueError: It is not a square matrix of numbers of at least 0.
+        ValueError: It is not a square matrix of finite numbers of at least 0.
     """
     wins = np.asarray(wins, float)
     if wins.ndim != 2 or wins.shape[0] != wins.shape[1] or not (wins >= 0).all() or not np.isfinite(wins).all():
-        raise ValueError(f"wins is {wins.shape}: pass a square matrix of numbers of at least 0")
+        raise ValueError(f"wins has shape {wins.shape}: pass a square matrix of finite numbers of at least 0")
     count = len(wins)
     games = np.zeros((count + 1, count + 1))  # with an average player of strength 1
     games[:count, :count] = wins + wins.T

@@ -88,8 +88,11 @@ class Worlds:
         """
         worlds = np.unique(indices // self.num_agents)
         if len(worlds) * self.num_agents != len(indices):
+            counts = np.bincount(indices // self.num_agents)
+            first = self.num_agents * int(np.argmax((counts > 0) & (counts < self.num_agents)))
             raise ValueError(
-                f"the {self.num_agents} agents of a world begin and pause together: choose all rows of a world"
+                f"the {self.num_agents} agents of a world begin and pause together: choose all or none of the rows "
+                f"{first} to {first + self.num_agents - 1}"
             )
         return worlds
 
@@ -116,7 +119,10 @@ class Worlds:
         for entered in np.unique(slot):
             here = slot == entered
             places = self._places_of(int(entered))
-            rows[here] = place_bodies(places, leader[here], self.radius, draws[here])
+            try:
+                rows[here] = place_bodies(places, leader[here], self.radius, draws[here])
+            except ValueError as error:
+                raise ValueError(f"scene {self._scene_name(int(entered))!r}: {error}") from error
             state.polygon[worlds[here]] = places.polygon[rows[here]]
             state.position[worlds[here]] = places.position[rows[here]]
             state.heading[worlds[here]] = places.heading[rows[here]]

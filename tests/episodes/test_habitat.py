@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 
 from gym_batchnav.episodes import habitat as dataset
 from gym_batchnav.episodes.episode_set import episode_set
-from gym_batchnav.episodes.habitat import read_episodes, scene_name_in, scene_stem, write_episodes
+from gym_batchnav.episodes.habitat import (
+    read_episodes,
+    scene_name_in,
+    scene_stem,
+    state_of_files,
+    write_episodes,
+)
 
 
 def row(**changes):
@@ -205,6 +211,10 @@ def test_truncated_gzip_is_refused(tmp_path):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"none\.json"):
         read_episodes(tmp_path / "none.json")
+    with pytest.raises(FileNotFoundError, match=r"none\.json: the file does not exist: pass the path"):
+        state_of_files(tmp_path / "none.json")
+    with pytest.raises(ValueError, match="it is not a regular file"):
+        state_of_files(tmp_path)
 
 
 @pytest.mark.data

@@ -85,7 +85,7 @@ def test_an_environment_runs_a_file(file):
     episodes = evaluate(env, ObjectOracleAgent())
     assert len(episodes) == 25 and episodes.success.all()
     env.close()
-    with pytest.raises(ValueError, match=r"'crate' is not one of.*ObjectNav\(categories=\.\.\.\)"):
+    with pytest.raises(ValueError, match=r"'crate' is not one of.*ObjectNav\(categories=\.\.\.\).*, instead of table"):
         BatchNavEnv(4, task=ObjectNav(("table",)), **keywords)
     with pytest.raises(ValueError, match=r"episodes of ObjectNav.*pass task=ObjectNav"):
         BatchNavEnv(4, **keywords)

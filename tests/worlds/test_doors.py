@@ -110,8 +110,10 @@ def test_a_door_is_seen(make):
 @pytest.mark.parametrize(
     ("doors", "message"),
     [
-        (((), ()), "Doors: pass one point"),
-        ((HINGE, (0.0, 1.0)), "Doors: pass one point"),
+        (((), ()), "pass a tuple of points"),
+        ((HINGE, (0.0, 1.0)), r"headings_deg=\(0.0, 1.0\): pass a tuple of points .* as many numbers"),
+        ((HINGE[0], (0.0,)), "pass a tuple of points"),
+        ((HINGE, 0.0), "headings_deg=0.0"),
         ((HINGE, (np.nan,)), "headings_deg"),
         ((HINGE, ALONG_X, 0.0), "reach=0.0"),
     ],

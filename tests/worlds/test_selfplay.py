@@ -55,7 +55,7 @@ def test_worlds_take_the_seeds_of_their_first_learners(envs):
     ("learners", "opponents", "message"),
     [
         ([True], [turns_left], "each of the 2 agents"),
-        ([True, True], [turns_left], "some of them True"),
+        ([True, True], [turns_left], "some of them True and some False"),
         ([True, False], [], "opponents="),
     ],
 )

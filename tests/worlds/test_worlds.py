@@ -188,6 +188,7 @@ def test_people_walk_at_their_speeds_to_goal_after_goal(make):
         ({"num_envs": 6}, "pass a multiple of 4"),
         ({"agents_per_world": 0}, "agents_per_world=0: pass a number"),
         ({"agents_per_world": (3, 1)}, "agents_per_world"),
+        ({"agents_per_world": (1,)}, "agents_per_world"),
         ({"agents_per_world": Team, "num_envs": 1}, "agents_per_world"),
         ({"bodies": People()}, r"bodies=People.*pass a tuple"),
         ({"bodies": (3,)}, "bodies= has a int without num"),
@@ -235,11 +236,25 @@ def test_others_know_where_an_agent_was_put(make):
     assert env.task_state.worlds.gaps()[0, 1] == pytest.approx(-2 * 0.18)
 
 
+@pytest.mark.parametrize("speed", [1.0, (1.0,), (0.0, 1.0), (2.0, 1.0)])
+def test_wrong_speeds_are_refused(speed):
+    with pytest.raises(ValueError, match="pass the least and the greatest speed as a tuple, above 0"):
+        People(speed=speed)
+
+
+@pytest.mark.parametrize("num_agents", [0, (0, 2), (2, 1), (1, 2, 3), (), 1.5])
+def test_wrong_teams_are_refused_by_the_keyword(num_agents):
+    with pytest.raises(ValueError, match=r"^num_agents="):
+        Team(num_agents)
+
+
 def test_a_reset_takes_whole_worlds(make):
     env = make(8)
     env.reset(seed=0)
-    with pytest.raises(ValueError, match="begin and pause together"):
+    with pytest.raises(ValueError, match="choose all or none of the rows 0 to 3"):
         env.reset(options={"reset_mask": np.arange(8) < 3})
+    with pytest.raises(ValueError, match="choose all or none of the rows 4 to 7"):
+        env.reset(options={"reset_mask": np.arange(8) < 5})
     with pytest.raises(ValueError, match="the 4 agents of a world begin and pause together"):
         env.paused(np.arange(8) % 2 == 0).__enter__()
     before = env.agents.position[4:].copy()
