@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import os
 import posixpath
@@ -15,6 +16,7 @@ MAX_FILE_BYTES = 2**32
 MAX_TEXT_BYTES = 2**29  # parsing text takes about ten times its size
 SHARED_SUFFIXES = (".xml", ".obj", ".stl", ".msh", ".png", ".jpg", ".jpeg")  # of files that scenes may share
 _MAX_MESSAGE = 600  # characters; messages may quote the file
+_MALFORMED = (LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError, csv.Error)
 _MIN_STORE_PARTS = 3  # of the path of a folder with shared files, counting the root
 
 
@@ -67,10 +69,21 @@ def naming(path: Path, remedy: str) -> Iterator[None]:
         raise SceneError(path, f"{error}: put the file there or check the path") from error
     except MemoryError as error:
         raise SceneError(path, "there is not enough memory to load it: free some, or simplify it") from error
-    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError) as error:
+    except (ValueError, *_MALFORMED) as error:
         plain = str(error) if isinstance(error, ValueError) else f"it is malformed ({error!r}): {remedy}"
-        shown = plain if len(plain) <= _MAX_MESSAGE else f"{plain[:_MAX_MESSAGE]}... (the file is damaged)"
+        shown = plain if len(plain) <= _MAX_MESSAGE else f"{plain[:_MAX_MESSAGE]}... (the file is damaged): {remedy}"
         raise SceneError(path, shown) from error
+
+
+@contextmanager
+def naming_part(name: str, remedy: str = "fix or remove it") -> Iterator[None]:
+    """Convert errors of the block to a ValueError that names a file to which the scene refers, with a remedy."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"'{name}' cannot be used ({error}): {remedy}") from error
+    except _MALFORMED as error:
+        raise ValueError(f"'{name}' is malformed ({error!r}): {remedy}") from error
 
 
 class SceneFiles:

@@ -61,7 +61,7 @@ def integer(owner: Mapping[str, Any], key: str, default: int | None = None, high
     if isinstance(value, float) and value.is_integer():  # JSON has one type of numbers: 2.0 is 2
         value = int(value)
     if type(value) is not int or not 0 <= value <= high:
-        raise ValueError(f"its {key} {short(value)} is not an integer from 0 to {high}")
+        raise ValueError(f"its {key} {short(value)} is not an integer from 0 to {high}: correct or re-export it")
     return value
 
 
@@ -87,7 +87,7 @@ def numbers(owner: Mapping[str, Any], key: str, default: Sequence[float], larges
         value = [value]
     fits = isinstance(value, (list, tuple)) and len(value) == len(default)
     if not fits or any(type(part) not in (int, float) or not abs(part) < largest for part in value):
-        raise ValueError(f"its {key} is not {len(default)} finite numbers: {short(value)}")
+        raise ValueError(f"its {key} is not {len(default)} finite numbers ({short(value)}): correct or re-export it")
     return np.array(value, np.float64)
 
 

@@ -65,7 +65,11 @@ def glb_bytes(scene: Scene) -> bytes:
     """
     sizes = np.bincount(scene.triangle_object, minlength=len(scene.objects) + 1)
     if sizes[0] or len(sizes) != len(scene.objects) + 1 or not sizes[1:].all():
-        raise SceneError(scene.name, "to be saved, every triangle must have an object and every object a triangle")
+        raise SceneError(
+            scene.name,
+            f"to be saved, every triangle must have an object and every object a triangle, but {sizes[0]:,} triangles "
+            f"have none, and {(sizes[1:] == 0).sum():,} of {len(scene.objects):,} objects: correct triangle_object",
+        )
     return _Writer(scene).glb()
 
 

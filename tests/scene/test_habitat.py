@@ -274,7 +274,10 @@ def test_nothing_outside_the_folder_is_read(folder, path):
         ({"object_instances": [{"template_name": "sofa"}]}, "'sofa' matches none of its 1 objects"),
         ({"object_instances": [{}]}, "malformed"),
         ({"object_instances": 7}, "object_instances is not a JSON list"),
-        ({"object_instances": [{"template_name": "crate", "translation": [1, 2]}]}, "translation is not 3 finite"),
+        (
+            {"object_instances": [{"template_name": "crate"}, {"template_name": "crate", "translation": [1, 2]}]},
+            r"object_instances\[1\]: its translation is not 3 finite numbers \(\[1, 2\]\)",
+        ),
         ({"object_instances": [{"template_name": "crate", "rotation": [0, 0, 0, 0]}]}, "rotation is zero"),
         ({"object_instances": [{"template_name": "crate", "uniform_scale": "big"}]}, "uniform_scale is not 1"),
         ({"object_instances": [{"template_name": "crate", "uniform_scale": 1e400}]}, "JSON contains Infinity"),
@@ -299,6 +302,20 @@ def test_a_damaged_dataset_is_refused_by_name(tmp_path, text):
     path.write_text(text)
     with pytest.raises(SceneError, match=r"bad\.scene_dataset"):
         list_scenes(path)
+
+
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        ({"up": [0, 1, 0], "front": [0, 1, 1]}, "not at right angles: correct one of them"),
+        ({"units_to_meters": -1}, "scale or units_to_meters is not positive"),
+    ],
+)
+def test_a_stage_without_a_frame_is_named(folder, config, reason):
+    path = folder / "configs/stages/room.stage_config.json"
+    write(path, {**json.loads(path.read_text()), **config})
+    with pytest.raises(SceneError, match=rf"room\.stage_config\.json' cannot be used \(.*{reason}.*\): fix it"):
+        load(folder)
 
 
 def test_a_dataset_of_too_many_entries_is_refused_before_it_is_parsed(folder, monkeypatch):

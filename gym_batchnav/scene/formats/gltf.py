@@ -345,14 +345,17 @@ def _triangles(corners: np.ndarray, restarts: np.ndarray | None, mode: int) -> n
 def _within(corners: np.ndarray, num_vertices: int) -> np.ndarray:
     if len(corners) and int(corners.max()) >= num_vertices:
         raise ValueError(
-            f"its triangles refer to vertex {corners.max()}, but there are {num_vertices}: the file is damaged"
+            f"its triangles refer to vertex {corners.max()}, but there are {num_vertices}: the file is damaged, "
+            "re-export it"
         )
     return corners
 
 
 def _sized(values: np.ndarray, count: int, name: str) -> np.ndarray:
     if len(values) != count:
-        raise ValueError(f"its {name} has {len(values)} elements for {count} vertices: the file is damaged")
+        raise ValueError(
+            f"its {name} has {len(values)} elements for {count} vertices: the file is damaged, re-export it"
+        )
     return values
 
 

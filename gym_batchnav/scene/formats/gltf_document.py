@@ -257,7 +257,9 @@ class GltfDocument:
         what = f"accessor {index}"
         dtype, width, count = self._type(accessor, widths, what)
         if values.shape != (count, width) or values.dtype.kind not in "fiu":
-            raise ValueError(f"{what} was compressed as {values.shape}, not {(count, width)}: the file is damaged")
+            raise ValueError(
+                f"{what} was compressed as {values.shape}, not {(count, width)}: the file is damaged, re-export it"
+            )
         return _normalized(values.astype(dtype)) if accessor.get("normalized") else values
 
     def _type(self, accessor: Mapping[str, Any], widths: Sequence[int], what: str) -> tuple[type, int, int]:
@@ -310,7 +312,9 @@ class GltfDocument:
             raise ValueError(f"{what} has sparse indices that are not unsigned integers: re-export it")
         rows = self._strided(where.get("bufferView"), integer(where, "byteOffset", 0), kind, 1, count, what)[:, 0]
         if count and rows.max() >= len(values):
-            raise ValueError(f"{what} has sparse indices beyond its {len(values)} elements: the file is damaged")
+            raise ValueError(
+                f"{what} has sparse indices beyond its {len(values)} elements: the file is damaged, re-export it"
+            )
         dtype = values.dtype.type
         width = values.shape[1]
         patched = values.copy()
@@ -323,7 +327,9 @@ class GltfDocument:
         element = np.dtype(dtype).itemsize * width
         stride = stride or element
         if stride < element or (count and offset + stride * (count - 1) + element > len(view)):
-            raise ValueError(f"{what} exceeds its bufferView {view_index} of {len(view)} bytes: the file is damaged")
+            raise ValueError(
+                f"{what} exceeds its bufferView {view_index} of {len(view)} bytes: the file is damaged, re-export it"
+            )
         if count == 0:
             return np.zeros((0, width), dtype)
         steps = (stride, np.dtype(dtype).itemsize)
@@ -354,7 +360,7 @@ class GltfDocument:
         start = integer(place, "byteOffset", 0)
         length = integer(place, "byteLength")
         if start + length > len(buffer):
-            raise ValueError(f"{what} exceeds its buffer of {len(buffer)} bytes: the file is damaged")
+            raise ValueError(f"{what} exceeds its buffer of {len(buffer)} bytes: the file is damaged, re-export it")
         return buffer[start : start + length]
 
     def _buffer(self, index: object) -> memoryview:
@@ -370,7 +376,10 @@ class GltfDocument:
                 data = data_uri(uri) if uri.startswith("data:") else self._beside(uri)
             length = integer(buffer, "byteLength")
             if length > len(data):
-                raise ValueError(f"buffer {index} has {len(data)} of its {length} bytes: the file is cut short")
+                raise ValueError(
+                    f"buffer {index} has {len(data)} of its {length} bytes: the file is cut short, copy or download it "
+                    "again"
+                )
             self._buffers[index] = memoryview(data)[:length]
         return self._buffers[index]
 

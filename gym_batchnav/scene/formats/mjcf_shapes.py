@@ -144,14 +144,14 @@ def mesh_of(model: Mapping[str, np.ndarray], mesh: int) -> Shape:
     first, num_faces = int(model["mesh_faceadr"][mesh]), int(model["mesh_facenum"][mesh])
     faces = model["mesh_face"][first : first + num_faces]
     if faces.size and not 0 <= faces.min() <= faces.max() < len(vertices):
-        raise ValueError("a mesh refers to vertices that do not exist: the file is damaged")
+        raise ValueError("a mesh refers to vertices that do not exist: the file is damaged, re-export it")
     start, count = int(model["mesh_texcoordadr"][mesh]), int(model["mesh_texcoordnum"][mesh])
     if start < 0 or count < 1:
         return Shape(vertices, faces, is_mesh=True)
     uvs = model["mesh_texcoord"][start : start + count]
     uv_faces = model["mesh_facetexcoord"][first : first + num_faces]
     if uv_faces.size and not 0 <= uv_faces.min() <= uv_faces.max() < len(uvs):
-        raise ValueError("a mesh refers to texture coordinates that do not exist: the file is damaged")
+        raise ValueError("a mesh refers to texture coordinates that do not exist: the file is damaged, re-export it")
     pairs = faces.astype(np.int64) * len(uvs) + uv_faces
     used, corners = np.unique(pairs, return_inverse=True)
     triangles = corners.reshape(-1, 3).astype(np.int32)

@@ -96,7 +96,7 @@ def _add_mesh(builder: SceneBuilder, name: str, mesh: Any, matrix: np.ndarray, i
     vertices = np.asarray(mesh.vertices)
     triangles = np.asarray(mesh.faces)
     if len(triangles) and not 0 <= triangles.min() <= triangles.max() < len(vertices):
-        raise ValueError("its triangles refer to vertices that do not exist: the file is damaged")
+        raise ValueError("its triangles refer to vertices that do not exist: the file is damaged, re-export it")
     uvs = getattr(visual, "uv", None)
     colors = None
     if visual.kind == "face":
@@ -142,7 +142,7 @@ def _checked_ply(data: bytes) -> bytes:
         word, *values = line.split() or [""]
         if word == "element":
             if len(values) != 2 or not values[1].isdecimal():
-                raise ValueError(f"its header has the line {line.strip()!r}: the file is damaged")
+                raise ValueError(f"its header has the line {line.strip()!r}: the file is damaged, re-export it")
             counts.append(int(values[1]))
             row_bytes.append(0)
         elif word == "property" and values and row_bytes:
@@ -151,14 +151,17 @@ def _checked_ply(data: bytes) -> bytes:
     num_bytes = sum(count * max(2 if is_text else size, 1) for count, size in zip(counts, row_bytes, strict=True))
     if num_bytes > len(body) + 2:
         raise ValueError(
-            f"its header declares {num_rows:,} rows, more than fit into {len(body):,} bytes: it is cut short"
+            f"its header declares {num_rows:,} rows, more than fit into {len(body):,} bytes: it is cut short, copy or "
+            "download it again"
         )
     if is_text:
         _check_size(body, num_rows)
         if re.search(rb"[^\t\n\r\x20-\x7e]", body):
             raise ValueError("it has characters that are not text: the file is damaged, re-export it")
         if body.count(b"\n") > num_rows + 1000:
-            raise ValueError(f"it has far more lines than the {num_rows:,} of its header: the file is damaged")
+            raise ValueError(
+                f"it has far more lines than the {num_rows:,} of its header: the file is damaged, re-export it"
+            )
     header = re.sub(rb"^(\s*element\s+)edge\b", rb"\1line", data[:end], flags=re.MULTILINE)
     return data if header == data[:end] else header + data[end:]
 
@@ -195,7 +198,10 @@ def _checked_off(data: bytes) -> bytes:
     num_rows = int(header[1]) + int(header[2])
     num_lines = text.count(b"\n", header.start(2))
     if num_rows > num_lines:
-        raise ValueError(f"its header declares {num_rows:,} lines, but {num_lines:,} follow: it is cut short")
+        raise ValueError(
+            f"its header declares {num_rows:,} lines, but {num_lines:,} follow: it is cut short, copy or download it "
+            "again"
+        )
     _check_size(text, num_rows)
     return text
 

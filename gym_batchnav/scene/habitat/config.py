@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from gym_batchnav.scene.files import SceneFiles
+from gym_batchnav.scene.files import SceneFiles, naming_part
 from gym_batchnav.scene.frame import StatedFrame, rotation_matrix
 from gym_batchnav.scene.json_values import MAX_JSON_BYTES, numbers, parse_json
 from gym_batchnav.scene.semantics.descriptors import read_lexicon, read_object_table
@@ -50,14 +50,16 @@ def asset_frame(attributes: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     front = numbers(attributes, "front", (0.0, 0.0, -1.0) if abs(up[2]) < abs(up[1]) else (0.0, 1.0, 0.0), LARGEST)
     lengths = float(np.linalg.norm(up)), float(np.linalg.norm(front))
     if min(lengths) == 0 or abs(up @ front) > 1e-3 * lengths[0] * lengths[1]:
-        raise ValueError("its up and front are not at right angles")
+        raise ValueError(
+            f"its up {up.tolist()} and front {front.tolist()} are not at right angles: correct one of them"
+        )
     up = up / lengths[0]
     front = front / lengths[1]
     rotation = np.stack([np.cross(front, up), up, -front]) + 0.0  # adding 0.0 turns -0.0 into 0.0
     factors = numbers(attributes, "scale", (1.0, 1.0, 1.0), LARGEST)  # Habitat turns the asset before it scales it
     factors = factors * numbers(attributes, "units_to_meters", (1.0,), LARGEST)
     if not (factors > 0).all():
-        raise ValueError("its scale is not positive: mirror the asset itself")
+        raise ValueError("its scale or units_to_meters is not positive: mirror the asset itself")
     return rotation, factors
 
 
@@ -95,13 +97,11 @@ def read_stage_config(files: SceneFiles) -> StatedFrame | None:
     name = f"{files.path.stem}.stage_config.json"
     if not files.path.with_name(name).is_file():
         return None
-    try:
+    with naming_part(name):
         config = parse_json(files.beside(name, max_bytes=MAX_JSON_BYTES))
         if PurePosixPath(str(config.get("render_asset", files.path.name))).name != files.path.name:
             return None
         rotation, factors = asset_frame(config)
-    except ValueError as error:
-        raise ValueError(f"'{name}' cannot be used ({error}): fix or remove it") from error
     return StatedFrame(name, rotation, factors)
 
 

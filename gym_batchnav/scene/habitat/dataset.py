@@ -42,7 +42,7 @@ import numpy as np
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.scene.builder import MAX_PARTS, Placed, compose
 from gym_batchnav.scene.categories import SceneObject
-from gym_batchnav.scene.files import SceneFiles, naming
+from gym_batchnav.scene.files import SceneError, SceneFiles, naming, naming_part
 from gym_batchnav.scene.frame import Z_UP
 from gym_batchnav.scene.habitat.config import (
     LARGEST,
@@ -232,7 +232,14 @@ class _Dataset:
         navmesh = None if rows else stage.navmesh
         if rows:
             templates: dict[str, _Template] = {}
-            placed = [Placed(stage, np.eye(4)), *(self._placed(row, origin, categories, templates) for row in rows)]
+            placed = [Placed(stage, np.eye(4))]
+            for index, row in enumerate(rows):
+                try:
+                    placed.append(self._placed(row, origin, categories, templates))
+                except SceneError:
+                    raise
+                except ValueError as error:
+                    raise ValueError(f"object_instances[{index}]: {error}") from error
             scene = replace(compose(handle, placed), metadata=stage.metadata)
         if instance.get("navmesh_instance"):
             paths = mapping(self._config.get("navmesh_instances", {}), "navmesh_instances")
@@ -269,7 +276,8 @@ class _Dataset:
     def _asset(self, handle: str, attributes: Mapping[str, Any], semantics: bool = False) -> Scene:
         """Load the asset of a stage or object, in metres with y up, optionally with the annotations next to it."""
         path = self._named_file(handle, attributes.get("render_asset")) or handle
-        rotation, factors = asset_frame(attributes)
+        with naming_part(handle, "fix it"):
+            rotation, factors = asset_frame(attributes)
         # The loader applies up and scale if it can, since it compares the asset's navmesh with the result.
         up = "z" if np.allclose(rotation, Z_UP) else "y"
         scale = float(factors[0]) if (factors == factors[0]).all() else 1.0
@@ -353,10 +361,8 @@ class _Dataset:
         return NavMesh.load(self._inside(path))
 
     def _json(self, path: str) -> dict[str, Any]:
-        try:
+        with naming_part(path, "fix it"):
             return parse_json(self._files.beside(path, max_bytes=MAX_JSON_BYTES))
-        except ValueError as error:
-            raise ValueError(f"'{path}' cannot be used ({error}): fix it") from error
 
     def _inside(self, path: str) -> Path:
         """Return the file of a path in the dataset's folder.

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gym_batchnav.scene.builder import SceneBuilder
-from gym_batchnav.scene.files import SceneFiles
+from gym_batchnav.scene.files import SceneFiles, naming_part
 from gym_batchnav.scene.formats.gltf import read_gltf
 from gym_batchnav.scene.formats.via_trimesh import read_object_ply
 from gym_batchnav.scene.scene import Scene
@@ -79,12 +79,8 @@ def annotate(scene: Scene, files: SceneFiles, names: SemanticFiles, place: Calla
     corners = scene.vertices[scene.triangles].astype(np.float64)
     spacing = choose_spacing(corners)
     part = files.part(names.mesh)
-    try:
+    with naming_part(names.mesh):
         points, ids = _annotated_points(part, descriptor, place, spacing)
-    except (LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError) as error:
-        raise ValueError(f"'{names.mesh}' is malformed ({error!r}): fix or remove it") from error
-    except ValueError as error:
-        raise ValueError(f"'{names.mesh}' cannot be used ({error}): fix or remove it") from error
     folder = PurePosixPath(names.mesh).parent
     files.digests.update({(folder / name).as_posix(): digest for name, digest in part.digests.items()})
     triangle_object, found = nearest_numbers(points, ids, corners, spacing)

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gym_batchnav.scene.categories import MAX_LABEL, SceneObject
+from gym_batchnav.scene.files import naming_part
 from gym_batchnav.scene.json_values import integer, mapping, parse_json, sequence
 
 MAX_DESCRIPTOR_BYTES = 2**26
@@ -37,7 +38,7 @@ def read_descriptor(name: str, data: bytes) -> Descriptor:
     Raises:
         ValueError: If it is damaged, has an unknown ending, or lists no object or too many.
     """
-    try:
+    with naming_part(name):
         if name.endswith(".semantic.txt"):
             found = _hm3d(_text(data))
         elif name.endswith(".house"):
@@ -50,8 +51,6 @@ def read_descriptor(name: str, data: bytes) -> Descriptor:
             raise ValueError(f"its name ends in none of {', '.join(ENDINGS)}")
         if not found.objects:
             raise ValueError("it lists no objects")
-    except (ValueError, LookupError, TypeError, csv.Error) as error:
-        raise ValueError(f"'{name}' cannot be used ({error}): fix or remove it") from error
     return found
 
 
@@ -61,10 +60,8 @@ def read_lexicon(name: str, data: bytes) -> dict[int, str]:
     Raises:
         ValueError: If it is damaged.
     """
-    try:
+    with naming_part(name):
         return _classes(parse_json(data))
-    except (ValueError, LookupError, TypeError) as error:
-        raise ValueError(f"'{name}' cannot be used ({error}): fix or remove it") from error
 
 
 def read_object_table(name: str, data: bytes) -> dict[str, str]:
@@ -75,7 +72,7 @@ def read_object_table(name: str, data: bytes) -> dict[str, str]:
     Raises:
         ValueError: If it is not such a table.
     """
-    try:
+    with naming_part(name):
         rows = csv.DictReader(io.StringIO(_text(data)))
         if "id" not in (rows.fieldnames or ()):
             raise ValueError("it has no column id")
@@ -84,8 +81,6 @@ def read_object_table(name: str, data: bytes) -> dict[str, str]:
             category = (row.get("main_category") or "").strip() or (row.get("wnsynsetkey") or "").split(".")[0].strip()
             if row["id"] and category:
                 found[row["id"]] = category
-    except (ValueError, csv.Error) as error:
-        raise ValueError(f"'{name}' cannot be used ({error}): fix or remove it") from error
     return found
 
 
