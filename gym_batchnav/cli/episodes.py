@@ -16,6 +16,8 @@ from gym_batchnav.cli.flags import listed, refuse_options
 
 if TYPE_CHECKING:
     from gym_batchnav.episodes.samplers import ObjectEpisodes, PointEpisodes
+    from gym_batchnav.library.prepare import NavigationPreparer
+    from gym_batchnav.library.sources import SceneSource
     from gym_batchnav.navmesh.mesh import NavMeshSettings
 
 
@@ -67,6 +69,41 @@ def episodes(
         refuse_options(context, ("scenes",), "when a file of episodes is described")
         _describe(Path(scenes[0]))
         return
+    from gym_batchnav.episodes.habitat import check_ending
+    from gym_batchnav.episodes.samplers import ObjectEpisodes
+    from gym_batchnav.library.cache import DiskCache
+    from gym_batchnav.library.prepare import NavigationPreparer
+    from gym_batchnav.library.sources import scene_sources
+    from gym_batchnav.library.warmup import building_workloads
+    from gym_batchnav.system.compilation import compile_ahead
+    from gym_batchnav.system.storage import check_destination
+    from gym_batchnav.system.wording import counted
+
+    check_destination(out)
+    check_ending(out)
+    settings, sampler = _agent_and_sampler(protocol, task, categories)
+    cache = DiskCache()
+    preparer = NavigationPreparer(settings, cache=cache)
+    sources = scene_sources(scenes, cache)
+    draws_with = "embree" if isinstance(sampler, ObjectEpisodes) else None
+    compile_ahead(building_workloads(measures=True, draws_with=draws_with))
+    refused = _write_samples(out, sources, preparer, sampler, num_episodes, seed)
+    used = len(sources) - len(refused)
+    console = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
+    for reason in refused:
+        console.print(f"left out: {reason}")
+    console.print(f"{out}: {counted(num_episodes * used, 'episode')} in {counted(used, 'scene')}")
+
+
+def _write_samples(
+    out: Path,
+    sources: list[SceneSource],
+    preparer: NavigationPreparer,
+    sampler: PointEpisodes | ObjectEpisodes,
+    num_episodes: int,
+    seed: int,
+) -> list[str]:
+    """Sample and write the episodes of scenes, and return why scenes have none; ValueError if none has any."""
     import numpy as np
 
     from gym_batchnav.episodes.episode_set import EpisodeSet
@@ -74,27 +111,11 @@ def episodes(
     from gym_batchnav.episodes.habitat_objects import write_object_episodes
     from gym_batchnav.episodes.objects import ObjectInstance, sample_object_episodes
     from gym_batchnav.episodes.samplers import ObjectEpisodes
-    from gym_batchnav.library.cache import DiskCache
-    from gym_batchnav.library.prepare import NavigationPreparer
-    from gym_batchnav.library.sources import scene_sources
-    from gym_batchnav.library.warmup import building_workloads
-    from gym_batchnav.system.compilation import compile_ahead
     from gym_batchnav.system.progress import late_progress
-    from gym_batchnav.system.storage import check_destination
-    from gym_batchnav.system.wording import counted
 
-    check_destination(out)
-    if not out.name.endswith((".json", ".json.gz")):
-        raise ValueError(f"out='{out}': the name of an episode file must end in .json or .json.gz")
-    settings, sampler = _agent_and_sampler(protocol, task, categories)
-    cache = DiskCache()
-    preparer = NavigationPreparer(settings, cache=cache)
-    sources = scene_sources(scenes, cache)
     points: dict[str, EpisodeSet] = {}
     objects: dict[str, tuple[EpisodeSet, list[ObjectInstance]]] = {}
     refused: list[str] = []
-    draws_with = "embree" if isinstance(sampler, ObjectEpisodes) else None
-    compile_ahead(building_workloads(measures=True, draws_with=draws_with))
     with late_progress("Sampling episodes of scenes", len(sources)) as done:
         for index, source in enumerate(sources):
             scene = source.load()
@@ -117,11 +138,7 @@ def episodes(
         write_object_episodes(objects, out)
     else:
         write_episodes(points, out)
-    used = len(sources) - len(refused)
-    console = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
-    for reason in refused:
-        console.print(f"left out: {reason}")
-    console.print(f"{out}: {counted(num_episodes * used, 'episode')} in {counted(used, 'scene')}")
+    return refused
 
 
 def _agent_and_sampler(

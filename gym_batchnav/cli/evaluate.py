@@ -88,7 +88,7 @@ def evaluate(
     """
     from gym_batchnav.evaluation.comparison import Asked, make_comparison
     from gym_batchnav.evaluation.named_agents import check_name
-    from gym_batchnav.evaluation.shards import merged, write_shard
+    from gym_batchnav.evaluation.shards import merged
     from gym_batchnav.viz.report import check_figures
 
     for name in policy or ():
@@ -122,15 +122,10 @@ def evaluate(
             _run(comparison, part, ray)
         if shard is None or out is None:
             _report(comparison, out, as_json, console)
-            return
-        file = write_shard(comparison, part, out)
-        num_episodes = len(comparison.results[comparison.policies[0]])
+        else:
+            _write_shard(comparison, part, out, as_json, console)
     finally:
         comparison.close()
-    console.print(f"{file}  {counted(num_episodes, 'episode')} of each agent", highlight=False, markup=False)
-    console.print("To join all shards: gym-batchnav evaluate FOLDER... --out OUT", markup=False)
-    if as_json:
-        print(json.dumps({"shard": str(part), "episodes": num_episodes, "file": str(file)}))
 
 
 def _load(path: Path, sample_seed: int | None) -> tuple[PolicyAgent, PolicyAbout]:
@@ -153,6 +148,18 @@ def _run(comparison: Comparison, part: Part, ray: str | None) -> None:
     from gym_batchnav.cluster.jobs import evaluate_on
 
     evaluate_on(ray, comparison)
+
+
+def _write_shard(comparison: Comparison, part: Part, out: Path, as_json: bool, console: Console) -> None:
+    """Write the results of a part, and print how all parts are joined."""
+    from gym_batchnav.evaluation.shards import write_shard
+
+    file = write_shard(comparison, part, out)
+    num_episodes = len(comparison.results[comparison.policies[0]])
+    console.print(f"{file}  {counted(num_episodes, 'episode')} of each agent", highlight=False, markup=False)
+    console.print("To join all shards: gym-batchnav evaluate FOLDER... --out OUT", markup=False)
+    if as_json:
+        print(json.dumps({"shard": str(part), "episodes": num_episodes, "file": str(file)}))
 
 
 def _report(comparison: Comparison, out: Path | None, as_json: bool, console: Console) -> None:

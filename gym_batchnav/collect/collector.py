@@ -43,7 +43,7 @@ from gym_batchnav.geometry import Camera
 from gym_batchnav.library.sources import SceneSource, SceneSpec, scene_sources
 from gym_batchnav.protocols import protocol_of
 from gym_batchnav.system.limits import available_memory
-from gym_batchnav.system.numbers import check_counts
+from gym_batchnav.system.numbers import check_counts, is_count
 from gym_batchnav.system.parts import Part
 from gym_batchnav.system.process import num_processors
 from gym_batchnav.worlds.api import STEP_SECONDS
@@ -143,25 +143,12 @@ def collect(
             for the images; finished shards stay.
         MissingExtraError: The format or the policy needs packages that are not installed.
     """
-    check_counts(episodes_per_scene=episodes_per_scene, episodes_per_shard=episodes_per_shard,
-                 num_envs=num_envs, scenes_at_once=scenes_at_once)  # fmt: skip
-    if episodes_per_scene > MAX_EPISODES:
-        raise ValueError(f"episodes_per_scene={episodes_per_scene}: pass at most {MAX_EPISODES:,}")
-    if episodes_per_shard > MAX_PER_SHARD:
-        raise ValueError(f"episodes_per_shard={episodes_per_shard}: pass at most {MAX_PER_SHARD:,}")
-    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**32:
-        raise ValueError(f"seed={seed!r}: pass a whole number from 0 to 2**32 - 1")
+    check_counts(num_envs=num_envs, scenes_at_once=scenes_at_once)
     check_counts(**{name: one for name, one in {"size": size, "workers": workers}.items() if one is not None})
-    for name in _OURS:
-        if name in env_keywords:
-            raise ValueError(f"{name}= is chosen by collect: leave it out")
+    _check_limits(episodes_per_scene, episodes_per_shard, seed)
+    own = _own_scenes(scenes, env_keywords)
     part = shard if isinstance(shard, Part) else Part.parse(shard)
     chosen = choose_policy(policy, seed, sample)
-    own = Scenes.of(scenes)
-    if replace(own, source=None) != Scenes(**own.load_options, cache_dir=own.cache_dir):
-        raise ValueError(
-            f"scenes={own}: collect chooses which scenes are resident: leave out resident=, rotate_every= and the like"
-        )
     episodes = Episodes.of(env_keywords.get("episodes"))
     keywords = _keywords(chosen, sensors, size, {**env_keywords, "episodes": replace(episodes, order="once")})
     keywords["scenes"] = own
@@ -193,6 +180,30 @@ def collect(
     remove_aside(root)
     return Collected(root, whole, len(missing), run.num_episodes, run.num_frames, len(mine) - len(missing), left,
                      run.seconds, run.peak_bytes, run.spilled_bytes)  # fmt: skip
+
+
+def _check_limits(episodes_per_scene: int, episodes_per_shard: int, seed: int) -> None:
+    """Raise ValueError unless a dataset may have so many episodes and this seed."""
+    check_counts(episodes_per_scene=episodes_per_scene, episodes_per_shard=episodes_per_shard)
+    if episodes_per_scene > MAX_EPISODES:
+        raise ValueError(f"episodes_per_scene={episodes_per_scene}: pass at most {MAX_EPISODES:,}")
+    if episodes_per_shard > MAX_PER_SHARD:
+        raise ValueError(f"episodes_per_shard={episodes_per_shard}: pass at most {MAX_PER_SHARD:,}")
+    if not is_count(seed, 2**32 - 1):
+        raise ValueError(f"seed={seed!r}: pass a whole number from 0 to 2**32 - 1")
+
+
+def _own_scenes(scenes: SceneSpec | Scenes, env_keywords: Mapping[str, Any]) -> Scenes:
+    """Return the keyword ``scenes``; ValueError if it or another keyword sets what ``collect`` chooses."""
+    for name in _OURS:
+        if name in env_keywords:
+            raise ValueError(f"{name}= is chosen by collect: leave it out")
+    own = Scenes.of(scenes)
+    if replace(own, source=None) != Scenes(**own.load_options, cache_dir=own.cache_dir):
+        raise ValueError(
+            f"scenes={own}: collect chooses which scenes are resident: leave out resident=, rotate_every= and the like"
+        )
+    return own
 
 
 @dataclass
@@ -342,11 +353,13 @@ def _keywords(
     if any(isinstance(one, str) for one in chosen.env.get("sensors", ())) and isinstance(own, Camera):
         if isinstance(camera, Camera) and (camera.width, camera.height) != (own.width, own.height):
             raise ValueError(
-                f"the policy reads images of {own.width} x {own.height} pixels, not of {camera.width} x "
+                f"policy={chosen.name!r} reads images of {own.width} x {own.height} pixels, not of {camera.width} x "
                 f"{camera.height}: leave out size= and camera=, or pass another policy"
             )
     if keywords.get("agents_per_world", 1) != 1:
-        raise ValueError("agents_per_world=: collect records one agent for each world; leave it out")
+        raise ValueError(
+            f"agents_per_world={keywords['agents_per_world']!r}: collect records one agent for each world; leave it out"
+        )
     return keywords
 
 
@@ -448,7 +461,7 @@ def _numbers(env: BatchNavEnv, shards: Sequence[Shard]) -> np.ndarray:
     numbers = []
     for shard in shards:
         if shard.scene not in slots:
-            raise ValueError(f"scene {shard.scene!r} could not be loaded: leave it out")
+            raise ValueError(f"scene {shard.scene!r} could not be loaded: leave it out of scenes=")
         slot = slots[shard.scene]
         size = len(env.simulator.episode_set(slot))
         if shard.first + shard.count > size:

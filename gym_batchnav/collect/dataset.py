@@ -326,7 +326,11 @@ def with_key(info: DatasetInfo) -> DatasetInfo:
 
 
 def to_json(info: DatasetInfo) -> dict[str, Any]:
-    """Return an info as JSON values."""
+    """Return an info as JSON values.
+
+    Raises:
+        ValueError: The observations are too large, or a space is neither Box nor Discrete.
+    """
     values = {one.name: getattr(info, one.name) for one in fields(info)}
     if sum(int(np.prod(one.shape or (), dtype=object)) for one in info.observation_space.values()) > MAX_ALL_VALUES:
         raise ValueError("observations are too large together to collect: choose a smaller camera= or fewer sensors=")
@@ -436,7 +440,7 @@ def differences(one: DatasetInfo, other: DatasetInfo) -> list[str]:
 def _count(value: Any) -> int:
     """Return a number of episodes; ValueError unless it is one that collect writes."""
     if not 1 <= int(value) <= MAX_EPISODES:
-        raise ValueError(f"{value} episodes")
+        raise ValueError(f"it has {value} episodes per scene or shard, not 1 to {MAX_EPISODES:,}")
     return int(value)
 
 
@@ -464,19 +468,19 @@ def _spaces(values: Mapping[str, Any]) -> dict[str, Space[Any]]:
     """Return the spaces of JSON values by sensor; their bounds take memory, so sizes are checked first."""
     sizes = [[int(size) for size in one.get("shape", ())] for one in values.values()]
     if sum(abs(int(np.prod(shape, dtype=object))) for shape in sizes) > MAX_ALL_VALUES:
-        raise ValueError(f"observations of more than {MAX_ALL_VALUES:,} values")
+        raise ValueError(f"its observations have more than {MAX_ALL_VALUES:,} values")
     return {str(key): _space(one) for key, one in values.items()}
 
 
 def _space(values: Mapping[str, Any]) -> Space[Any]:
     dtype = np.dtype(str(values["dtype"]))
     if dtype.kind not in "biuf":
-        raise ValueError(f"a space of {dtype}")
+        raise ValueError(f"it has a space of dtype {dtype}, not of numbers")
     if values["type"] == "Discrete":
         return Discrete(int(values["n"]), start=int(values["start"]), dtype=dtype.type)
     shape = tuple(int(size) for size in values["shape"])
     if len(shape) > 8 or any(size < 0 for size in shape) or int(np.prod(shape, dtype=object)) > MAX_VALUES:
-        raise ValueError(f"a space of shape {shape}")
+        raise ValueError(f"it has a space of shape {shape}, which is too large or negative")
     low, high = (_bound(values[name], shape, dtype) for name in ("low", "high"))
     return Box(low, high, shape, dtype.type)
 

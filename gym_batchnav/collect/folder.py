@@ -283,7 +283,7 @@ def _episode_record(values: Any) -> EpisodeRecord:
     if not 0 < record.num_steps <= MAX_STEPS or not all(
         isinstance(one, (int, float)) for one in record.measures.values()
     ):
-        raise ValueError("an episode without steps, or measures that are not numbers")
+        raise ValueError(f"episode {record.number} has {record.num_steps} steps, or measures that are not numbers")
     return record
 
 

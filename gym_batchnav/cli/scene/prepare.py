@@ -16,6 +16,7 @@ from gym_batchnav.cli.flags import RayAddress, check_one_division
 from gym_batchnav.cli.scene.choice import AgentSize, agent_settings
 
 if TYPE_CHECKING:
+    from gym_batchnav.episodes.samplers import EpisodeSampler
     from gym_batchnav.library.cache import DiskCache
 
 
@@ -67,28 +68,21 @@ def prepare(
 
     Example: gym-batchnav scene prepare apartments --task dronenav
     """
-    from gym_batchnav.flight.task import DroneNav
     from gym_batchnav.library.cache import DiskCache
     from gym_batchnav.library.prepare import NavigationPreparer
     from gym_batchnav.library.sources import scene_sources
     from gym_batchnav.library.workers import PreparationWorker, prepare_all
     from gym_batchnav.system.parts import Part
     from gym_batchnav.system.wording import counted
-    from gym_batchnav.task.imagenav import InstanceImageNav
-    from gym_batchnav.task.multigoal import MultiGoalNav
-    from gym_batchnav.task.objectnav import ObjectNav
-    from gym_batchnav.task.pointnav import PointNav
 
     part = Part.parse(shard)
     check_one_division(shard, ray)
     settings = agent_settings(agent)
     cache = DiskCache()
-    tasks = (PointNav, MultiGoalNav, ObjectNav, InstanceImageNav, DroneNav)
-    sampler = dict(zip(PreparedTask, tasks, strict=True))[task]().sampler
     if episode_file is not None and task not in (PreparedTask.POINTNAV, PreparedTask.OBJECTNAV):
         raise ValueError(f"episode_file='{episode_file}': task={task.value} reads no files: leave it out")
     _check(cache, episode_file, task)
-    preparer = NavigationPreparer(settings, episode_file, num_episodes, cache, sampler)
+    preparer = NavigationPreparer(settings, episode_file, num_episodes, cache, _sampler_of(task))
     options = {"max_triangles": max_triangles}
     sources = part.of(scene_sources(scenes, cache, options))
     console = Console(stderr=True)
@@ -113,17 +107,33 @@ def prepare(
             highlight=False,
         )
     if refused:
-        table = Table(title="Scenes that cannot be used")
-        table.add_column("scene")
-        table.add_column("reason")
+        table = Table("scene", "reason", title="Scenes that cannot be used")
         for name, reason in sorted(refused):
             table.add_row(escape(name), escape(reason))
         console.print(table)
         raise typer.Exit(1)
 
 
+def _sampler_of(task: PreparedTask) -> EpisodeSampler:
+    """Return the sampler of the episodes of a task."""
+    from gym_batchnav.flight.task import DroneNav
+    from gym_batchnav.task.imagenav import InstanceImageNav
+    from gym_batchnav.task.multigoal import MultiGoalNav
+    from gym_batchnav.task.objectnav import ObjectNav
+    from gym_batchnav.task.pointnav import PointNav
+
+    tasks = (PointNav, MultiGoalNav, ObjectNav, InstanceImageNav, DroneNav)
+    return dict(zip(PreparedTask, tasks, strict=True))[task]().sampler
+
+
 def _check(cache: DiskCache, episode_file: Path | None, task: PreparedTask) -> None:
-    """Raise an error early if the cache cannot be written or the episode file cannot be read."""
+    """Raise an error early if the cache cannot be written or the episode file cannot be read.
+
+    Raises:
+        PermissionError: The cache cannot be written.
+        OSError: The file does not exist.
+        ValueError: The file is not a dataset of the task.
+    """
     from gym_batchnav.episodes.habitat import content_of, read_episodes, scene_stem
     from gym_batchnav.episodes.habitat_objects import read_object_episodes
     from gym_batchnav.system.storage import is_writable
