@@ -48,6 +48,9 @@ class ViewRules:
         eye_height: Height of the camera above the navmesh, metres.
         min_coverage: Least fraction of the pixels of a 90-degree view towards the object that must show it.
         min_points: Objects with fewer view points are left out, since agents would miss them.
+
+    Raises:
+        ValueError: A value is out of its range.
     """
 
     max_distance: float = 1.0

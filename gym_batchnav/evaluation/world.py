@@ -76,6 +76,10 @@ class PolicyAbout:
         other_sensors: Records of the sensors besides images and those of the task, by name.
         spaces: By name, ``"shape"`` of the readings that have several axes or are integers, with ``"first"`` and
             ``"last"`` value of integers.
+
+    Raises:
+        ValueError: A value is of another type, out of its range, or the record of an object that cannot be made.
+        TypeError: The record of an object lacks a field, or has an unknown one.
     """
 
     kind: str

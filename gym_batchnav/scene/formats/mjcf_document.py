@@ -11,7 +11,7 @@ import posixpath
 import re
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement, tostring
 from xml.parsers import expat
@@ -115,14 +115,18 @@ class _Reader:
         self._models: dict[str, tuple[str, _Cleaned]] = {}
 
     def model(self, path: str, parents: tuple[str, ...]) -> _Cleaned:
-        """Read and clean a model that the models ``parents`` attach."""
+        """Read and clean a model that the models ``parents`` attach.
+
+        Raises:
+            ValueError: It is missing, damaged or too large, or one of ``parents``, or these are too many.
+        """
         if path in parents or len(parents) > MAX_ATTACH_DEPTH:
             raise ValueError(f"'{path[:200]}' attaches itself, or models nest too deeply: attach fewer of them")
         one = _Model(self, read_xml(self._files, path), PurePosixPath(path).parent, (*parents, path))
         return one.cleaned()
 
     def attached(self, path: str, parents: tuple[str, ...]) -> tuple[str, _Cleaned]:
-        """Return a model to attach and its name in memory."""
+        """Return a model to attach and its name in memory; ValueError as ``model``, or if there are too many."""
         if path not in self._models:
             cleaned = self.model(path, parents)
             if len(self._models) == MAX_MODELS:
@@ -133,12 +137,9 @@ class _Reader:
         return self._models[path]
 
     def file(self, path: str, ending: str) -> str:
-        """Return the name in memory of a mesh or a height field."""
+        """Return the name in memory of a mesh or a height field; ValueError if its file does not exist."""
         if (path, ending) not in self._names:
-            try:
-                data = self._files.beside(path, any_case=True)
-            except FileNotFoundError:
-                raise ValueError(f"it refers to '{path[:200]}', which does not exist: put the file there") from None
+            data = _referred(self._files, path, any_case=True)
             self._names[path, ending] = f"file{len(self._names)}{ending}"
             self.document.assets[self._names[path, ending]] = data
         return self._names[path, ending]
@@ -453,9 +454,12 @@ def _include(
 
 
 def _bytes(files: SceneFiles, path: str) -> bytes:
-    if not path:
-        return files.main(MAX_XML_BYTES)
+    return _referred(files, path, max_bytes=MAX_XML_BYTES) if path else files.main(MAX_XML_BYTES)
+
+
+def _referred(files: SceneFiles, path: str, **options: Any) -> bytes:
+    """Return the content of a file that a model names, see ``SceneFiles.beside``; ValueError if there is none."""
     try:
-        return files.beside(path, max_bytes=MAX_XML_BYTES)
+        return files.beside(path, **options)
     except FileNotFoundError:
         raise ValueError(f"it refers to '{path[:200]}', which does not exist: put the file there") from None

@@ -210,7 +210,11 @@ class _Dataset:
         return path
 
     def scene_instance(self, handle: str) -> Scene:
-        """Load a stage with its objects."""
+        """Load a stage with its objects.
+
+        Raises:
+            ValueError: The instance is wrong; the message names the row of an object, or the file.
+        """
         instance = {**self._defaults("scene_instances"), **self._json(handle)}
         rows = sequence(instance.get("object_instances", []), "object_instances")
         if len(rows) > MAX_PARTS:
