@@ -198,4 +198,4 @@ def test_seeds_are_those_of_the_batch(ledger, twin):
 
 def test_episodes_that_run_once_are_refused_with_the_remedy(settings):
     with pytest.raises(ValueError, match=r"Episodes\(order='random'\)"):
-        TianshouVecEnv(BatchNavEnv(N, autoreset_mode="same_step", episodes=Episodes(order="once"), **settings))
+        TianshouVecEnv(BatchNavEnv(N, autoreset_mode="same_step", **{**settings, "episodes": Episodes(order="once")}))
