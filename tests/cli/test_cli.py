@@ -120,7 +120,10 @@ def test_bench_prints_figures(what):
         (("demo", "--scenes", "castle"), "castle"),
         (("demo", "--scenes", "[/red].glb"), "[/red].glb"),
         (("bench", "--resolution", "64x"), "resolution='64x': write 64 or 128x72"),
-        (("episodes", "apartment_0", "--num-episodes", "5", "--out", "x.csv"), "out='x.csv'"),
+        (
+            ("episodes", "apartment_0", "--num-episodes", "5", "--out", "x.csv"),
+            "x.csv: the name of a file of episodes must end in .json",
+        ),
         (("episodes", "x.json", "--seed", "3"), "--seed has no effect when a file of episodes is described"),
         (("data", "hm3d", "--out", "x", "--json"), "--json has no effect when a dataset is downloaded"),
         (("bench", "--what", "render", "--renderer", "vulkan"), "vulkan"),

@@ -59,7 +59,7 @@ def test_lerobot_reads_every_value(dataset, episodes, tmp_path, monkeypatch, vid
             depth = np.moveaxis(row["observation.images.depth"].numpy(), 0, -1) - np.float32(10) * seen["depth"]
             assert np.abs(colours).mean() < 0.1 if video else np.abs(colours).max() < 1e-6
             assert np.abs(depth).mean() < 0.5 if video else not depth.any()
-            np.testing.assert_array_equal(row["observation.images.semantic"].numpy(), seen["semantic"])
+            np.testing.assert_array_equal(row["observation.semantic"].numpy(), seen["semantic"])
             goal = row["observation.pointgoal_with_gps_compass"].numpy()
             np.testing.assert_array_equal(goal, seen["pointgoal_with_gps_compass"])
             np.testing.assert_array_equal(row["observation.state"].numpy()[:3], episode.position[step])
@@ -162,9 +162,15 @@ def test_lerobot_has_a_feature_for_every_value(dataset):
     assert features["observation.images.rgb"]["dtype"] == "video"
     assert features["observation.images.depth"]["info"] == {"is_depth_map": True, "depth_unit": "m"}
     assert (features["action"]["dtype"], features["action"]["shape"]) == ("int64", (1,))
-    rgb = info.observation_space["rgb"]
+    assert features["observation.semantic"]["dtype"] == "int32"  # LeRobot takes "image" in a name for an image
+    goal = replace(info, observation_space=Dict(imagegoal=info.observation_space["rgb"]), images={})
+    assert features_of(goal, video=False)["observation.images.imagegoal"]["dtype"] == "image"
+    named = replace(info, observation_space=Dict(image_code=info.observation_space["depth"]), images={})
+    with pytest.raises(ValueError, match="takes 'image_code' for an image because of its name"):
+        features_of(named, video=False)
+    plane = info.observation_space["depth"]
     for keys in (("front/rgb", "images.front.rgb"), ("state",)):
-        other = replace(info, observation_space=Dict(dict.fromkeys(keys, rgb)), images={"front/rgb": "rgb"})
+        other = replace(info, observation_space=Dict(dict.fromkeys(keys, plane)), images={"front/rgb": "rgb"})
         with pytest.raises(ValueError, match="two sensors would be called 'observation"):
             features_of(other, video=False)
 

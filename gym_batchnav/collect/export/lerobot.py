@@ -68,7 +68,8 @@ def features_of(info: DatasetInfo, video: bool) -> dict[str, dict[str, Any]]:
     """Return the features of a dataset as LeRobot describes them.
 
     Raises:
-        ValueError: LeRobot cannot hold one of the sensors or the actions, or two would have the same name.
+        ValueError: LeRobot cannot hold one of the sensors or the actions, would take one for an image because of its
+            name, or two would have the same name.
     """
     kind = "video" if video else "image"
     features: dict[str, dict[str, Any]] = {}
@@ -76,10 +77,12 @@ def features_of(info: DatasetInfo, video: bool) -> dict[str, dict[str, Any]]:
         name = _name(key, info)
         if name in features or name == STATE:
             raise ValueError(f"two sensors would be called {name!r} in a LeRobot dataset: rename one of them")
-        if info.images.get(key) in ("rgb", "depth"):
+        if _is_picture(key, info):
             features[name] = {"dtype": kind, "shape": tuple(space.shape or ()), "names": _IMAGE_NAMES}
-            if info.images[key] == "depth":
+            if info.images.get(key) == "depth":
                 features[name]["info"] = {"is_depth_map": True, "depth_unit": "m"}
+        elif "image" in name:
+            raise ValueError(f"LeRobot takes {key!r} for an image because of its name: rename the sensor")
         else:
             features[name] = _column(key, space)
     numbers = {"names": None, "shape": (1,)}
@@ -95,8 +98,15 @@ def features_of(info: DatasetInfo, video: bool) -> dict[str, dict[str, Any]]:
 
 
 def _name(key: str, info: DatasetInfo) -> str:
-    images = info.images.get(key) in ("rgb", "depth", "semantic")
-    return f"observation.{'images.' if images else ''}{key.replace('/', '.')}"
+    return f"observation.{'images.' if _is_picture(key, info) else ''}{key.replace('/', '.')}"
+
+
+def _is_picture(key: str, info: DatasetInfo) -> bool:
+    """Return whether an observation is an image to LeRobot: depth or colours, also those of a goal's picture."""
+    space = info.observation_space[key]
+    shape = space.shape or ()
+    colours = space.dtype == np.uint8 and len(shape) == 3 and shape[-1] == 3
+    return colours or info.images.get(key) in ("rgb", "depth")
 
 
 def _column(key: str, space: Space[Any]) -> dict[str, Any]:
