@@ -19,7 +19,7 @@ class BodyViews:
         view: [E] int, the view, ascending.
         slot: [E] int, the slot of the library of bodies.
         pose: [E, 4, 4] float32, rigid, from the body's frame to the world.
-        object_id: [E] int32, the semantic id that its pixels show.
+        object_id: [E] int32, the semantic id that its pixels show, at least 0.
     """
 
     view: np.ndarray
@@ -58,7 +58,7 @@ class BodyViews:
                 raise ValueError(
                     f"bodies.{name} has values from {values.min()} to {values.max()}, not 0 to {limit - 1}"
                 )
-        if (np.diff(self.view) < 0).any():
+        if (self.view[1:] < self.view[:-1]).any():
             raise ValueError("bodies.view is not in ascending order: sort the rows by view")
         if self.pose.shape != (count, 4, 4) or self.pose.dtype != np.float32:
             raise ValueError(f"bodies.pose is {self.pose.dtype} {self.pose.shape}: pass float32 ({count}, 4, 4)")
@@ -66,6 +66,8 @@ class BodyViews:
             raise ValueError(
                 f"bodies.object_id is {self.object_id.dtype} {self.object_id.shape}: pass int32 ({count},)"
             )
+        if count and self.object_id.min() < 0:
+            raise ValueError(f"bodies.object_id has a value of {self.object_id.min()}: pass ids of at least 0")
 
 
 def body_spheres(bounds: np.ndarray) -> np.ndarray:

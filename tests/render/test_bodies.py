@@ -134,6 +134,13 @@ def test_each_view_shows_its_own_bodies(renderer):
     assert pictures["depth"][1, 8, 8, 0] == pytest.approx(0.8 / camera.max_depth, abs=1e-4)
 
 
+@pytest.mark.parametrize("renderer", RENDERERS)
+def test_a_body_without_a_category_hides_the_ids_behind_it(renderer):
+    views = look_at(np.array([-2.0, 1.0, 2.0]), np.array([-2.0, 1.0, 0.0]))[None]
+    bodies = BodyViews(np.array([0]), np.array([0]), pose(-2, 1, 0)[None], np.zeros(1, np.int32))
+    assert draw(renderer, [box_room()], Camera(16, 16), views, bodies)["semantic"][0, 8, 8, 0] == 0
+
+
 def test_views_follow_bodies_that_move_and_change_their_shapes():
     shapes = SceneLibrary.from_scenes(SHAPES)
     drawer = make_renderer("embree", SceneLibrary.from_scenes([box_room()]), bodies=shapes)
@@ -164,6 +171,7 @@ def test_views_follow_bodies_that_move_and_change_their_shapes():
         ({"slot": np.array([0.0])}, "bodies.slot is float64"),
         ({"pose": np.zeros((1, 3, 4), np.float32)}, "bodies.pose is float32"),
         ({"object_id": np.array([1])}, "bodies.object_id is int64"),
+        ({"object_id": np.array([-1], np.int32)}, "bodies.object_id has a value of -1"),
     ],
 )
 def test_bodies_that_kernels_cannot_read_are_refused(change, message):
@@ -172,3 +180,9 @@ def test_bodies_that_kernels_cannot_read_are_refused(change, message):
     views = np.repeat(look_at(np.array([-2.0, 1.0, 2.0]), np.array([-2.0, 1.0, 0.0]))[None], 2, axis=0)
     with pytest.raises(ValueError, match=message):
         draw("embree", [box_room()], Camera(8, 8), views, bodies)
+
+
+def test_unsigned_views_in_another_order_are_refused():
+    bodies = BodyViews(np.array([1, 0], np.uint64), np.zeros(2, int), np.zeros((2, 4, 4), np.float32), np.ones(2, "i4"))
+    with pytest.raises(ValueError, match="not in ascending order"):
+        bodies.check(2, 1)

@@ -14,7 +14,7 @@ _VIEWS = """
 struct View {
     vec4 rows[3];    // of the world-to-camera matrix; culling copies them into every instance
     vec4 light;      // unit vector towards the light, in world space
-    ivec4 offsets;   // first material of the slot, slot, tile, semantic id of a body or 0
+    ivec4 offsets;   // first material of the slot, slot, tile, semantic id of a body plus 1, or 0
 };
 layout(std430, binding = 0) readonly buffer Views { View views[]; };
 """
@@ -180,7 +180,7 @@ void main() {
     out_rgb = vec4(srgb(clamp(albedo.rgb * shade, 0.0, 1.0)), 1.0);
 #endif
 #ifdef SEMANTIC
-    out_object = body != 0 ? body : triangle.object;
+    out_object = body != 0 ? body - 1 : triangle.object;
 #endif
 }
 """

@@ -186,7 +186,7 @@ class OpenGLDrawing(Drawing):
         of_bodies["offsets"][:, 0] = pipeline.scenes.first_material[bodies.slot]
         of_bodies["offsets"][:, 1] = bodies.slot
         of_bodies["offsets"][:, 2] = bodies.view
-        of_bodies["offsets"][:, 3] = bodies.object_id
+        of_bodies["offsets"][:, 3] = bodies.object_id + 1
         self._draw(pipeline, objects, self._body_textures, of_bodies, matrices)
 
     def _draw(
