@@ -154,8 +154,9 @@ class VelocityActions(_BoxActions):
         low, high = np.radians(self.angular_range_deg) * self.time_step
         # A smaller turn on the spot could be taken for STOP, so the agent turns while it drives.
         is_ahead = np.abs(course.turn) <= max(MARGIN * np.radians(self.min_angular_deg) * self.time_step, 1e-3)
+        least = 0.0 if self.stop_component else np.radians(self.min_angular_deg) * self.time_step
         around = np.where(course.turn < 0, 2 * np.pi, -2 * np.pi)  # for agents that can turn in one direction only
-        is_impossible = (course.turn < 0) & (low == 0) | (course.turn > 0) & (high == 0)
+        is_impossible = (course.turn < 0) & (-low <= least) | (course.turn > 0) & (high <= least)
         turn = np.where(is_impossible & ~is_ahead, course.turn + around, course.turn)
         length = np.maximum(course.length, MARGIN * self.min_linear * self.time_step)
         linear = np.where(is_ahead & ~course.arrived, length / self.time_step, 0.0)

@@ -35,4 +35,4 @@ class SensorTiming:
     @property
     def num_kept(self) -> int:
         """The number of readings that must be kept."""
-        return -(-self.latency // self.period) + 1
+        return -(-int(self.latency) // int(self.period)) + 1

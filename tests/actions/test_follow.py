@@ -16,6 +16,7 @@ ODD = [  # limits that a follower could stumble over
     VelocityActions(stop_component=True, look_range_deg=(-30, 30)),
     VelocityActions((-0.1, 2.5), (-300, 300), time_step=0.1),
     VelocityActions(angular_range_deg=(0.0, 20.0)),  # turns left only
+    VelocityActions(angular_range_deg=(-0.5, 20.0)),  # a turn to the right would mean STOP
     WaypointActions(0.3, 45, stop_component=True),
     WaypointActions(5, 180, min_angle_deg=0.1),
     HolonomicActions(0.25, 0.05, 5, stop_component=True),

@@ -88,7 +88,7 @@ def test_observations_are_those_of_the_past(library, timing, mode, seed):
 
 
 def test_a_restored_state_holds_what_has_not_arrived_yet(make):
-    env = make(sensor_timing={"rgb": SensorTiming(3, 4), "depth": SensorTiming(latency=2)})
+    env = make(sensor_timing={"rgb": SensorTiming(np.uint8(3), np.uint8(4)), "depth": SensorTiming(latency=2)})
     env.reset(seed=0)
     for _ in range(5):
         env.step(np.full(N, 1))
