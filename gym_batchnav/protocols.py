@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from types import MappingProxyType
 from typing import Any
 
 from gym_batchnav.actions.api import Actions
@@ -110,7 +109,7 @@ _ALL = (
         camera=Camera(
             640, 360, hfov_deg=70, eye_height=0.88, pitch_deg=-20, min_depth=0.1, max_depth=10, depth_miss="zero"
         ),
-        sensor_noise=MappingProxyType({"rgb": GaussianNoise(intensity=0.1), "depth": RedwoodNoise(multiplier=1.0)}),
+        sensor_noise={"rgb": GaussianNoise(intensity=0.1), "depth": RedwoodNoise(multiplier=1.0)},
         actions=DiscreteActions(forward_step=0.25, turn_angle_deg=30),
         actuation_noise=LoCoBotNoise(multiplier=0.5),
         sliding=False,

@@ -1,6 +1,8 @@
 """Protocols by name: their values against the table of their sources, overrides, and cards."""
 
+import copy
 import json
+import pickle
 import runpy
 from contextlib import closing
 from dataclasses import replace
@@ -96,6 +98,12 @@ def test_noise_sliding_and_the_stretch_body_are_those_of_the_source():
         assert (body.agent_max_climb, body.cell_height) == (0.1, 0.05)
     assert {one.geodesic for name, one in PROTOCOLS.items() if name != "bps-2021"} == {"detour"}
     assert PROTOCOLS["bps-2021"].geodesic == "exact" and PROTOCOLS["bps-2021"].task == PointNav.bps_paper()
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_protocols_are_copied_and_pickled(name):
+    """As Gymnasium does with the keywords in an environment's spec."""
+    assert copy.deepcopy(PROTOCOLS[name]) == pickle.loads(pickle.dumps(PROTOCOLS[name])) == PROTOCOLS[name]
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)
