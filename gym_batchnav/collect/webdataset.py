@@ -63,7 +63,7 @@ class WebDataset(Format):
 
     @override
     def write(self, folder: Path, info: DatasetInfo, shard: Shard, episodes: Sequence[Episode]) -> None:
-        with tarfile.open(folder / TAR, "w", format=tarfile.USTAR_FORMAT) as tar:
+        with tarfile.open(folder / TAR, "w", format=tarfile.PAX_FORMAT) as tar:
             for episode in episodes:
                 name = _sample_name(shard, episode.number)
                 _add(tar, f"{name}.json", io.BytesIO(json.dumps(episode.about(), sort_keys=True).encode()))

@@ -11,8 +11,8 @@ from gymnasium.spaces import Box, Dict
 
 from gym_batchnav import Camera
 from gym_batchnav.collect import zarr_format
-from gym_batchnav.collect.dataset import PER_ACTION, PER_FRAME, read_info
-from gym_batchnav.collect.folder import finished_shards
+from gym_batchnav.collect.dataset import PER_ACTION, PER_FRAME, SHARDS, make_shard, read_info
+from gym_batchnav.collect.folder import finished_shards, prepare_folder, write_shard
 from gym_batchnav.collect.merge import check_dataset
 from gym_batchnav.collect.reading import read_episodes
 from gym_batchnav.collect.webdataset import WebDataset
@@ -40,6 +40,19 @@ def test_a_sensor_whose_name_a_tar_file_cannot_have_is_named(tar_dataset, names,
     info = replace(read_info(tar_dataset), observation_space=Dict({name: Box(0, 1) for name in names}))
     with pytest.raises(ValueError, match=message):
         WebDataset().check(info)
+
+
+def test_a_tar_file_has_names_of_any_length(tar_dataset, tmp_path):
+    info = read_info(tar_dataset)
+    key = "a_camera_with_a_long_name/depth"
+    info = replace(info, observation_space=Dict({key: info.observation_space["depth"]}))
+    episode = next(read_episodes(tar_dataset))
+    episode = replace(episode, observations={key: episode.observations["depth"]})
+    shard = make_shard(info.key, "scene" * 12, episode.number, 1)
+    prepare_folder(tmp_path)
+    record = write_shard(tmp_path, WebDataset(), info, shard, [episode], {})
+    (found,) = WebDataset().read(tmp_path / SHARDS / shard.name, info, record)
+    np.testing.assert_array_equal(found.observations[key], episode.observations[key])
 
 
 def test_the_dataset_is_a_zarr_hierarchy(zarr_dataset):
