@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 
 from gym_batchnav.adapters.base import Adapter
@@ -47,7 +48,7 @@ class RLlibEnv(Adapter, VectorWrapper):
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
         """Begin an episode in every environment; an integer seed is multiplied by N, see the class."""
-        scaled: Any = seed * self.num_envs if isinstance(seed, int) else seed
+        scaled: Any = int(seed) * self.num_envs if isinstance(seed, (int, np.integer)) else seed
         return self.env.reset(seed=scaled, options=options)
 
 
@@ -106,7 +107,9 @@ class RLlibWorld(OneWorld, MultiAgentEnv):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict[str, Any], Infos]:
         """Begin an episode of the world, see ``OneWorld.begin``."""
-        return self.begin(None if seed is None else seed + self.env_runner * _RUNNER_SEEDS, options)
+        if isinstance(seed, (int, np.integer)):
+            seed = int(seed) + self.env_runner * _RUNNER_SEEDS
+        return self.begin(seed, options)
 
     def step(self, action_dict: Mapping[str, Any]) -> Step:
         """Act with all agents that are left, see ``OneWorld.act``; ``"__all__"`` is whether none is left then."""

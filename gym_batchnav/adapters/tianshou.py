@@ -9,6 +9,7 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 
 from gym_batchnav.adapters.base import Adapter, to_dicts
+from gym_batchnav.env.arguments import seeds_of
 from gym_batchnav.system.extras import needs_extra
 
 with needs_extra("tianshou", "the adapter to tianshou"):
@@ -120,9 +121,8 @@ class TianshouVecEnv(Adapter, BaseVectorEnv):
     def seed(self, seed: int | Sequence[int | None] | None = None) -> list[list[int] | None]:
         """Call ``reset`` with seeds; return a list with the seed for each environment, or None."""
         self._assert_is_not_closed()
-        seeds = [seed + i for i in range(self.env_num)] if isinstance(seed, int) else seed
-        self.reset(seed=seeds)
-        return [None if one is None else [one] for one in seeds or [None] * self.env_num]
+        self.reset(seed=seed)
+        return [None if one is None else [one] for one in seeds_of(seed, self.env_num)]
 
     def render(self, **kwargs: Any) -> list[np.ndarray]:
         """Return every agent's view as a frame [256, 256, 3] uint8; empty without a render mode."""

@@ -224,4 +224,4 @@ def test_neighbouring_env_runners_share_no_episodes(library, tmp_path):
 
     first, second = (begun(seed, RLlibEnv) for seed in (7, 8))
     assert first == begun(7 * N, lambda env: env) and len(first & second) <= 1
-    assert begun(7, RLlibEnv) == first
+    assert begun(7, RLlibEnv) == first == begun(np.int32(7), RLlibEnv)

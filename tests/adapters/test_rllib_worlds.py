@@ -10,6 +10,7 @@ import os
 import sys
 from functools import partial
 
+import numpy as np
 import pytest
 import ray
 from ray import cloudpickle
@@ -139,7 +140,7 @@ def test_worlds_of_other_env_runners_run_other_episodes(tmp_path):
     for runner in (1, 2):
         config = {"agents_per_world": 2, "scenes": [box_room()], "sensors": (), "id": "BatchNav/PointNav-v0"}
         world = make_world(EnvContext({**config, "episodes": 1000}, worker_index=runner))
-        for seed in (runner, runner + 1):  # RLlib's seeds of two worlds in this env runner
+        for seed in (runner, np.int32(runner + 1)):  # RLlib's seeds of two worlds in this env runner
             _, infos = world.reset(seed=seed)
             begun.append(int(infos["agent_0"]["episode_index"]))
         world.close()

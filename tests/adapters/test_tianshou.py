@@ -186,7 +186,7 @@ def test_an_episode_that_has_ended_is_reset_without_another_one_beginning(ledger
 
 def test_seeds_are_those_of_the_batch(ledger, twin):
     env = TianshouVecEnv(ledger)
-    assert env.seed(11) == [[11 + index] for index in range(N)]
+    assert env.seed(11) == env.seed(np.int64(11)) == [[11 + index] for index in range(N)]
     env.seed([11 + index for index in range(N)])
     _, seeded = twin.reset(seed=11)
     observation, infos = env.reset([2, 4], seed=11)
