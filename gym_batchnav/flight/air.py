@@ -197,16 +197,16 @@ def find_air(corners: np.ndarray, floor: np.ndarray, radius: float, cell: float)
     band = radius + _BAND * cell
     if count_boxes(corners, shape, frame, band) > MAX_WORK:
         raise ValueError("its triangles are too large and too many to find free space among them: simplify the scene")
-    clearance = np.full(tuple(shape), band, np.float32)
-    write_clearance(corners, frame, clearance)
-    surfaces = make_surfaces(corners, low, low + shape * cell)
-    voxels = Voxels(clearance, np.full(tuple(shape), -1, np.int32), frame)
     above = floor + np.array([0, max(3 * radius, 2 * cell), 0])
-    free = _indoors(corners, voxels, floor, above) & (clearance >= radius)
-    labels = np.zeros(tuple(shape), np.int32)
-    parts = label_parts(voxels, free, radius, labels)
+    indoors = _indoors(corners, shape, frame, floor, above, radius)
+    clearance = np.full(indoors.shape, band, np.float32)
+    write_clearance(corners, frame, clearance)
+    surfaces = make_surfaces(corners, low, low + np.array(indoors.shape) * cell)
+    voxels = Voxels(clearance, np.full(indoors.shape, -1, np.int32), frame)
+    labels = np.zeros(indoors.shape, np.int32)
+    parts = label_parts(voxels, indoors & (clearance >= radius), radius, labels)
     sizes = np.bincount(labels.ravel(), minlength=parts + 1)
-    reached = np.unique(labels[_places(voxels, above)])
+    reached = np.unique(labels[_places(indoors.shape, frame, above)])
     reached = reached[reached > 0]
     if not len(reached):
         raise ValueError(
@@ -233,23 +233,29 @@ def _box(corners: np.ndarray, floor: np.ndarray, radius: float, cell: float) -> 
     return low.astype(np.float64), high.astype(np.float64)
 
 
-def _places(voxels: Voxels, points: np.ndarray) -> tuple[np.ndarray, ...]:
+def _places(shape: tuple[int, ...], frame: np.ndarray, points: np.ndarray) -> tuple[np.ndarray, ...]:
     """Return the voxels of points [M, 3] as three index arrays [M]."""
-    cells = np.floor((points - voxels.frame[:3]) / voxels.frame[3]).astype(np.int64)
-    return tuple(np.clip(cells, 0, np.array(voxels.number.shape) - 1).T)
+    cells = np.floor((points - frame[:3]) / frame[3]).astype(np.int64)
+    return tuple(np.clip(cells, 0, np.array(shape) - 1).T)
 
 
-def _indoors(corners: np.ndarray, voxels: Voxels, floor: np.ndarray, above: np.ndarray) -> np.ndarray:
-    """Return which voxels [X, Y, Z] bool have triangles above and below, or, without ceilings, are near the floor."""
-    x, y, z = voxels.number.shape
+def _indoors(
+    corners: np.ndarray, shape: np.ndarray, frame: np.ndarray, floor: np.ndarray, above: np.ndarray, radius: float
+) -> np.ndarray:
+    """Return which voxels [X, Y, Z] bool have triangles above and below.
+
+    Without ceilings, they are those near the floor instead, and Y is cut so that agents cannot fly higher.
+    """
+    x, y, z = shape.tolist()
     low = np.full((x, z), np.inf)
     high = np.full((x, z), -np.inf)
-    write_columns(corners, voxels.frame, low, high)
-    places = _places(voxels, above)
-    covered = above[:, 1] < high[places[0], places[2]]
-    if covered.mean() < 0.5:
-        high = np.full((x, z), floor[:, 1].max() + OPEN_HEIGHT)
-    heights = voxels.frame[1] + (np.arange(y) + 0.5) * voxels.frame[3]
+    write_columns(corners, frame, low, high)
+    column, _, row = _places((x, y, z), frame, above)
+    if (above[:, 1] < high[column, row]).mean() < 0.5:
+        top = floor[:, 1].max() + OPEN_HEIGHT
+        high = np.full((x, z), top)
+        y = int(np.ceil((top + radius - frame[1]) / frame[3]))
+    heights = frame[1] + (np.arange(y) + 0.5) * frame[3]
     return (heights[:, None] > low[:, None]) & (heights[:, None] < high[:, None])
 
 

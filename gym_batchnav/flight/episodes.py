@@ -181,7 +181,7 @@ def sample_flights(
         goal = rng.integers(len(goals), size=batch).astype(np.int32)
         length = air.distance(points, goal)
         straight = np.linalg.norm(points.astype(np.float64) - goals[goal], axis=1)
-        ratio = length / np.maximum(straight, 1e-9)
+        ratio = np.maximum(length / np.maximum(straight, 1e-9), 1.0)  # straight paths may be rounded below 1
         fits = (length >= rules.min_distance) & (length <= rules.max_distance)
         fits &= (ratio >= rules.straight_ratio) | (rng.random(batch) <= 20 * (ratio - 0.98) ** 2)
         starts = np.concatenate([starts, points[fits]])

@@ -84,7 +84,7 @@ class TestDynamics:
 
     def test_acceleration_control_ends_where_drag_balances_it(self, hall):
         settings = {"control": "acceleration", "max_acceleration": 3.0, "drag": 2.0, "max_speed": 9.0}
-        flock = Flock(hall, MIDDLE, time_step=0.1, **settings)
+        flock = Flock(hall, [[-5.0, 1.5, 0.0]], time_step=0.1, **settings)
         flock.step(SIDE)
         assert flock.movers.velocity[0, 0] == pytest.approx(1.5 * (1 - np.exp(-0.2)), rel=1e-5)
         for _ in range(60):
@@ -142,6 +142,16 @@ class TestCollisions:
             distances(air.surfaces, flock.state.position.astype(np.float64), 1.0, out)
             assert out.min() >= 0.15 - 1e-3
             assert (np.abs(flock.state.position) <= [4, 2.6, 3]).all()  # nobody leaves the room
+
+    def test_without_a_ceiling_nobody_flies_where_no_path_begins(self):
+        scene = np.concatenate([box((-4, 0, -3), (4, 3, 3), inward=True), box((-0.1, 0, -3), (0.1, 2.2, 3))])
+        found = find_air(scene[~(scene[:, :, 1] == 3).all(axis=1)], floor(), 0.15, 0.15)
+        found = found.with_goals(np.array([[2.5, 0.5, 0]], np.float32))
+        flock = Flock(found, [[-2.5, 0.5, 0]])
+        for _ in range(20):
+            flock.step(UP)
+        assert flock.collided.all() and flock.state.position[0, 1] == pytest.approx(2.6, abs=0.1)
+        assert np.isfinite(found.distance(flock.state.position, np.zeros(1, np.int32))).all()
 
     def test_threads_do_not_change_anything(self, air):
         states = []

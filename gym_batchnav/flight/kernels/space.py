@@ -124,15 +124,21 @@ def clearance_at(voxels: Voxels, p: Point) -> float:
 
 @njit(**INNER)
 def least_clearance(voxels: Voxels, p: Point) -> float:
-    """Return a lower bound of the distance from a point to the nearest triangle, negative outside the voxels."""
+    """Return a lower bound of the distance from a point to the nearest triangle and to the faces of the voxels' box.
+
+    It is negative outside the box.
+    """
     frame = voxels.frame
     side = frame[3]
     shape = voxels.clearance.shape
+    to_face = np.inf  # the clearance is that of the scene's triangles alone
+    for axis, value in enumerate((p.x, p.y, p.z)):
+        to_face = min(to_face, value - frame[axis], frame[axis] + shape[axis] * side - value)
     x = cell_of(p.x, frame[0], side, shape[0])
     y = cell_of(p.y, frame[1], side, shape[1])
     z = cell_of(p.z, frame[2], side, shape[2])
     center = center_of(frame, x, y, z)
-    return np.float64(voxels.clearance[x, y, z]) - math.sqrt(squared(center, p)) - 1e-6
+    return min(to_face, np.float64(voxels.clearance[x, y, z]) - math.sqrt(squared(center, p))) - 1e-6
 
 
 @njit(**INNER)
