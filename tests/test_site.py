@@ -5,7 +5,10 @@ import re
 import runpy
 from pathlib import Path
 
+import pytest
+
 import gym_batchnav
+from gym_batchnav import viz
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -41,21 +44,46 @@ def test_every_figure_is_shown():
 
 
 def defined_in(module):
-    """The names of the classes and functions at the top of a module, by its path without an ending; None if missing."""
-    files = [path for path in (module.with_suffix(".py"), module / "__init__.py") if path.is_file()]
+    """The public names that a module, given as in an import, defines at its top; None if there is no such module."""
+    path = ROOT / Path(*module.split("."))
+    files = [file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()]
     if not files:
         return None
-    nodes = ast.parse(files[0].read_text()).body
-    return {node.name for node in nodes if isinstance(node, ast.ClassDef | ast.FunctionDef)}
+    names = set()
+    for node in ast.parse(files[0].read_text()).body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            names.add(ast.unparse(node.targets[0] if isinstance(node, ast.Assign) else node.target))
+    return {name for name in names if not name.startswith("_")}
 
 
 def test_the_api_has_every_public_name_and_nothing_that_does_not_exist():
     for entry in ENTRIES:
         module, _, name = entry.rpartition(".")
-        inside = defined_in(ROOT / Path(*module.split(".")))
-        assert name in (inside or ()) or defined_in(ROOT / Path(*entry.split("."))) is not None, entry
+        assert name in (defined_in(module) or ()) or defined_in(entry) is not None, entry
     found = {entry.rpartition(".")[2] for entry in ENTRIES}
+    assert set(gym_batchnav.__all__) <= set(dir(gym_batchnav))
     assert set(gym_batchnav.__all__) - {"__version__"} <= found
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *sorted(DOCS.glob("*.md"))], ids=lambda page: page.stem)
+def test_the_api_has_what_a_page_names_of_a_module_that_it_names(page):
+    code = re.findall(r"^```python\n.*?^```|`[^`\n]+`", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    words = {word for text in code for word in re.findall(r"(?<!-)\b[\w.]+", text)}
+    modules = {one for word in words if word.startswith("gym_batchnav.") for one in (word, word.rpartition(".")[0])}
+    names = {f"{module}.{name}": {name, f"{module}.{name}"} for module in modules for name in defined_in(module) or ()}
+    used = {name for name, spellings in names.items() if spellings & words and name.rpartition(".")[0] not in ENTRIES}
+    used |= {f"{getattr(viz, name).__module__}.{name}" for name in viz.__all__ if f"viz.{name}" in words}
+    assert used <= set(ENTRIES)
+
+
+def test_the_live_window_has_the_labels_that_its_page_names():
+    labels = re.findall(r"(?<!\*)\*([A-Z][a-z ]+)\*(?!\*)", (DOCS / "window.md").read_text())
+    sources = "\n".join(path.read_text() for path in (ROOT / "gym_batchnav" / "viz" / "window").glob("*.py"))
+    assert len(labels) > 8
+    assert [label for label in labels if f'"{label}"' not in sources] == []
+    assert "picked agent" not in sources  # the page says "selected"
 
 
 def test_every_message_of_the_troubleshooting_page_exists():

@@ -19,7 +19,7 @@ from gym_batchnav.viz.window.models import (
 )
 from gym_batchnav.viz.window.snapshot import SENSORS, Snapshot
 
-MAX_TRAIL = 1000  # positions of the picked agent that are drawn
+MAX_TRAIL = 1000  # positions of the selected agent that are drawn
 WALKABLE = (0, 134, 104)
 GOAL = (225, 161, 41)
 ROUTE = (31, 96, 222)
@@ -35,14 +35,14 @@ _OPENGL_TO_OPENCV = np.diag([1.0, -1.0, -1.0])
 
 
 class Page:
-    """A scene in 3-D with agents, goal and paths, panes with what the picked agent sees, and a table of facts.
+    """A scene in 3-D with agents, goal and paths, panes with what the selected agent sees, and a table of facts.
 
     All viewers share it. ``show`` may be called by any one thread.
 
     Args:
         server: The viser server.
         num_agents: The number of agents to pick from.
-        picked: The agent that is picked at first.
+        picked: The agent that is selected at first.
 
     Attributes:
         wake: Is set when a viewer asks for something: to be shown another agent, or another part of the scene.
@@ -151,7 +151,7 @@ class Page:
         self._scene = snapshot.scene
 
     def _show_agents(self, snapshot: Snapshot) -> None:
-        """Draw the agents as the frusta of their cameras, the picked one with what it sees."""
+        """Draw the agents as the frusta of their cameras, the selected one with what it sees."""
         from viser.transforms import SO3
 
         wanted = snapshot.indices.tolist() if self._choices["Other agents"].value else [snapshot.picked]
@@ -171,7 +171,7 @@ class Page:
             self._agents[snapshot.picked].image = snapshot.pictures["rgb"]
 
     def _show_trail(self, snapshot: Snapshot) -> None:
-        """Draw where the picked agent has walked since its episode began or it was picked."""
+        """Draw where the selected agent has walked since its episode began or it was selected."""
         last = self.shown
         same = last is not None and (last.picked, last.episode) == (snapshot.picked, snapshot.episode)
         if not same or last is None or last.scene is not snapshot.scene:

@@ -14,27 +14,27 @@ from gym_batchnav.scene.scene import Scene
 from gym_batchnav.viz.views import AgentViews
 
 SENSORS = ("rgb", "depth", "semantic")  # the panes, whatever the agents' own sensors
-MAX_AGENTS = 64  # drawn at once: the picked one and the first others of its scene
+MAX_AGENTS = 64  # drawn at once: the selected one and the first others of its scene
 _WIDEST = 2.0  # tangent of half the field of view that is drawn of a wide camera
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Snapshot:
-    """The picked agent, its scene, and the other agents there.
+    """The selected agent, its scene, and the other agents there.
 
     Attributes:
         scene: The scene, not copied.
         navigation: Its navmesh and shortest paths, not copied.
-        picked: The number of the picked agent.
+        picked: The number of the selected agent.
         indices: [M] int, the agents in this scene that are drawn, ``picked`` first.
-        position: [3] float32, metres, where the picked agent stands.
+        position: [3] float32, metres, where the selected agent stands.
         goal: [3] float32, metres, its goal.
         poses: [M, 4, 4] float32, camera to world, in OpenGL's convention; see ``camera_to_world``.
         fov: Vertical field of view of the camera, radians.
         aspect: Width of its pictures divided by their height.
-        episode: Number that changes when the picked agent begins an episode.
+        episode: Number that changes when the selected agent begins an episode.
         facts: Rows of the table in the side panel.
-        pictures: [H, W, 3] uint8 by sensor, the view of the picked agent; empty if they were not asked for.
+        pictures: [H, W, 3] uint8 by sensor, the view of the selected agent; empty if they were not asked for.
     """
 
     scene: Scene

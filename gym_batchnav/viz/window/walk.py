@@ -37,8 +37,8 @@ class Request:
     """A request of a viewer of a window.
 
     Attributes:
-        kind: ``"act"`` (the picked agent takes an action), ``"step"`` (all take one step) or ``"begin"`` (the picked
-            agent begins its next episode).
+        kind: ``"act"`` (the selected agent takes an action), ``"step"`` (all take one step) or ``"begin"`` (the
+            selected agent begins its next episode).
         action: The action to take.
     """
 
@@ -71,7 +71,7 @@ class Controls:
                     "something in this panel, click the scene first: its fields take keys themselves."
                 )
             step = gui.add_button("Step", hint=f"All agents take one step (key {STEP_KEY})")
-            begin = gui.add_button("Next episode", hint="The picked agent begins its next episode")
+            begin = gui.add_button("Next episode", hint="The selected agent begins its next episode")
         step.on_click(lambda _: self._ask(Request("step")))
         begin.on_click(lambda _: self._ask(Request("begin")))
         self._play.on_update(lambda _: wake.set())
@@ -105,7 +105,7 @@ class Controls:
                 return found
 
     def _add_key(self, gui: Any, action: Action) -> None:
-        """Add the key of an action of the picked agent."""
+        """Add the key of an action of the selected agent."""
         request = Request("act", int(action))
         command = gui.add_command(action.name.replace("_", " ").capitalize(), hotkey=KEYS[action])
         command.on_trigger(lambda _: self._ask(request))
@@ -188,7 +188,7 @@ def walk_in_window(
 ) -> None:
     """Step a batch as the controls of a window say, in this thread, until interrupted.
 
-    Keys move the picked agent by the environment's own actions if these are discrete. All viewers share the controls.
+    Keys move the selected agent by the environment's own actions if these are discrete. All viewers share the controls.
 
     Args:
         env: The batch, with autoreset mode NEXT_STEP.
