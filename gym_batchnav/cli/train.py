@@ -107,7 +107,7 @@ def train(
         "renderer": renderer,
         "init": init,
     }
-    _check_before_torch(preset, config, logger or ())
+    _check_before_torch(preset, config, logger or (), watch)
     with train_extra():
         from gym_batchnav.train.config import parse_assignment, read_config
         from gym_batchnav.train.run import TrainingRun
@@ -136,7 +136,7 @@ def train(
         raise typer.Exit(INTERRUPTED)
 
 
-def _check_before_torch(preset: str | None, config: Path | None, loggers: Sequence[str]) -> None:
+def _check_before_torch(preset: str | None, config: Path | None, loggers: Sequence[str], watch: bool) -> None:
     """Raise an error for what is wrong without importing torch, which takes seconds."""
     presets = sorted(file.stem for file in (PACKAGE / "train" / "presets").glob("*.toml"))
     if preset is not None:
@@ -145,6 +145,8 @@ def _check_before_torch(preset: str | None, config: Path | None, loggers: Sequen
         raise FileNotFoundError(f"there is no run file '{config}': check the path")
     if "wandb" in loggers and find_spec("wandb") is None:
         raise MissingExtraError(f"logger='wandb' needs the extra [wandb]: {install_command('wandb')}")
+    if watch and find_spec("viser") is None:
+        raise MissingExtraError(f"--watch needs the extra [view]: {install_command('view')}")
 
 
 def _window(run: TrainingRun, watch: bool, console: Console) -> AbstractContextManager[Any]:

@@ -42,6 +42,7 @@ def test_without_torch_it_says_what_to_install(tmp_path):
         (("--preset", "huge"), "preset='huge': choose one of 'cpu', 'gpu'"),
         (("--config", "missing.toml"), "there is no run file 'missing.toml'"),
         (("--logger", "wandb"), 'pip install "gym-batchnav[wandb]"'),
+        (("--watch",), 'pip install "gym-batchnav[view]"'),
     ],
 )
 def test_what_is_wrong_without_torch_is_said_before_it_is_imported(arguments, said, monkeypatch):
