@@ -1,6 +1,7 @@
 """The diagnosis: advice for machines that this one is not, and what it finds on this one."""
 
 import json
+import sys
 from dataclasses import asdict, replace
 
 import numba
@@ -9,6 +10,7 @@ import pytest
 from gym_batchnav import doctor
 from gym_batchnav.cli.doctor import rows
 from gym_batchnav.doctor import Diagnosis, Folder, Graphics, advise, diagnose, explain_auto
+from gym_batchnav.render.embree import device
 
 MESA = "/usr/share/glvnd/egl_vendor.d/50_mesa.json"
 NVIDIA = "/usr/share/glvnd/egl_vendor.d/10_nvidia.json"
@@ -95,6 +97,13 @@ def test_a_variable_that_is_not_a_number_is_reported(monkeypatch):
     assert found.graphics.opengl is None and found.graphics.error == message
     assert found.renderer == "embree" and found.cuda_error
     assert message in dict(rows(found))["OpenGL"]
+
+
+def test_an_embree_that_cannot_be_imported_is_reported(monkeypatch):
+    monkeypatch.setattr(device, "shared_embree", device.Embree)
+    monkeypatch.setitem(sys.modules, "embreex.rtcore", None)
+    found, error = doctor._find_embree()
+    assert found is None and "embreex cannot be imported" in error and "pip install" in error
 
 
 def test_a_threading_layer_that_cannot_be_loaded_is_none(monkeypatch):

@@ -188,7 +188,10 @@ def _load_library() -> ctypes.CDLL:
     found = [file for folder in folders for file in sorted(folder.glob("*embree4*"))]
     if not found:
         raise RuntimeError(f"no libembree4 in or next to {package}: reinstall it, pip install 'embreex>=4.4'")
-    importlib.import_module("embreex.rtcore")  # makes the package load the library's dependencies
+    try:
+        importlib.import_module("embreex.rtcore")  # makes the package load the library's dependencies
+    except ImportError as error:
+        raise RuntimeError(f"embreex cannot be imported ({error}): reinstall it, pip install 'embreex>=4.4'") from error
     library = ctypes.CDLL(str(found[0]))
     address = ctypes.c_void_p
     number = ctypes.c_uint
