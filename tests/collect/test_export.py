@@ -7,19 +7,21 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from gathering import KEYWORDS, gather
+from gathering import gather
 from gymnasium.spaces import Dict
 from libraries import REQUIRED
 
 from gym_batchnav.collect.dataset import plain, read_info
 from gym_batchnav.collect.export import minari as minari_export
 from gym_batchnav.collect.export.convert import export_dataset
-from gym_batchnav.collect.export.lerobot import features_of, instruction
+from gym_batchnav.collect.export.lerobot import check_video, features_of, instruction
+from gym_batchnav.collect.folder import finished_shards
 from gym_batchnav.collect.reading import read_episodes
 from gym_batchnav.geometry import Camera, camera_to_world, camera_views
 from gym_batchnav.system.extras import MissingExtraError
 
-SEEN = {"sensors": ("rgb", "depth", "semantic"), "sensor_noise": None, "scenes": ["apartment_1"]}
+CAMERA = Camera(32, 20)  # the least that LeRobot encodes as videos
+SEEN = {"sensors": ("rgb", "depth", "semantic"), "sensor_noise": None, "scenes": ["apartment_1"], "camera": CAMERA}
 
 
 def needs(module):
@@ -115,7 +117,7 @@ def test_an_episode_is_a_recording_with_all_its_values(dataset, episodes, tmp_pa
         found = Recorded(path)
         assert found.name == f"apartment_1 {episode.number}" and found.num_blueprints == 1
         frames = np.arange(episode.num_steps + 1)
-        poses = camera_to_world(camera_views(KEYWORDS["camera"], episode.position, episode.heading, episode.pitch))
+        poses = camera_to_world(camera_views(CAMERA, episode.position, episode.heading, episode.pitch))
         np.testing.assert_array_equal(found.vectors("world/camera", "Transform3D:translation"), poses[:, :3, 3])
         np.testing.assert_array_equal(found.steps["/world/camera", "Transform3D:translation"], frames)
         np.testing.assert_array_equal(found.vectors("world/goal", "Points3D:positions"), episode.goal)
@@ -154,6 +156,19 @@ def test_wrong_arguments_are_refused(dataset, tmp_path):
         export_dataset(dataset, tmp_path, "minari")
     with pytest.raises(ValueError, match=r"has no collection\.json"):
         export_dataset(tmp_path, tmp_path / "out", "minari")
+
+
+def test_lerobot_is_not_given_images_that_it_cannot_encode(dataset, zarr_dataset, tmp_path):
+    with pytest.raises(ValueError, match="'depth' has 24 x 20 pixels, and LeRobot encodes at least 32 x 20: leave it"):
+        export_dataset(zarr_dataset, tmp_path / "out", "lerobot", video=True)
+    info = read_info(dataset)
+    record = finished_shards(dataset, info)[0]
+    check_video(info, [record])
+    short = replace(record, episodes=(replace(record.episodes[0], num_steps=2),))
+    with pytest.raises(ValueError, match="only 2 steps, and LeRobot encodes depth of at least 3: leave it out"):
+        check_video(info, [short])
+    colours = replace(info, observation_space=Dict(rgb=info.observation_space["rgb"]))
+    check_video(colours, [short])
 
 
 def test_lerobot_has_a_feature_for_every_value(dataset):

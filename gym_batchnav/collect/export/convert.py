@@ -47,12 +47,13 @@ def export_dataset(
         folder: Folder of the dataset, which may come from strangers.
         out: Folder of the result, which must not exist; it appears when it is complete.
         to: ``"lerobot"``, ``"minari"``, or ``"rrd"`` for recordings that rerun's viewer shows.
-        video: Let LeRobot store images as videos, which are smaller and not exact.
+        video: Let LeRobot store images as videos, which are smaller and not exact: of at least 32 x 20 pixels, with
+            depth of episodes of at least 3 steps.
         progress: Called with the number of further episodes and frames.
 
     Raises:
-        ValueError: The folder has no dataset or a damaged one, the library cannot hold one of its sensors, or ``out``
-            exists.
+        ValueError: The folder has no dataset or a damaged one, the library cannot hold one of its sensors or
+            encode them as videos, or ``out`` exists.
         MissingExtraError: The library is not installed; the message has the command that installs it.
     """
     if to not in TARGETS:
@@ -62,6 +63,8 @@ def export_dataset(
     info, style, records = open_dataset(folder)
     if not records:
         raise ValueError(f"folder '{folder}' has no finished shard: collect an episode first")
+    if video:
+        lerobot.check_video(info, records)
     root = Path(out)
     if root.exists():
         raise ValueError(f"out='{root}' exists: name a new folder, or remove it")

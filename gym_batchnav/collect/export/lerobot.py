@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space
 
-from gym_batchnav.collect.dataset import DatasetInfo, Episode
+from gym_batchnav.collect.dataset import DatasetInfo, Episode, ShardRecord
 from gym_batchnav.system.extras import MissingExtraError
+from gym_batchnav.system.wording import counted
 
 STATE = "observation.state"
 _STATE_NAMES = ["x", "y", "z", "heading", "pitch"]
 _IMAGE_NAMES = ["height", "width", "channels"]
+# LeRobot 0.6.1 encodes videos with SVT-AV1, which ends the process for smaller images or fewer frames of depth.
+_VIDEO_WIDTH = 32  # pixels
+_VIDEO_HEIGHT = 20
+_VIDEO_STEPS = 3
 
 
 def write(folder: Path, info: DatasetInfo, episodes: Iterator[Episode], about: Mapping[str, Any], video: bool) -> Path:
@@ -62,6 +67,25 @@ def write(folder: Path, info: DatasetInfo, episodes: Iterator[Episode], about: M
     text = json.dumps({**about, "episodes": listed}, indent=1)
     (folder / "meta" / "gym_batchnav.json").write_text(text, encoding="utf-8")
     return folder
+
+
+def check_video(info: DatasetInfo, records: Iterable[ShardRecord]) -> None:
+    """Raise ValueError unless LeRobot can encode the images of a dataset as videos."""
+    for key, space in info.observation_space.items():
+        if not _is_picture(key, info):
+            continue
+        height, width, *_ = (*(space.shape or ()), 0, 0)
+        if width < _VIDEO_WIDTH or height < _VIDEO_HEIGHT:
+            raise ValueError(
+                f"video=True: {key!r} has {width} x {height} pixels, and LeRobot encodes at least {_VIDEO_WIDTH} x "
+                f"{_VIDEO_HEIGHT}: leave it out, or collect larger images"
+            )
+        shortest = min((one.num_steps for record in records for one in record.episodes), default=_VIDEO_STEPS)
+        if info.images.get(key) == "depth" and shortest < _VIDEO_STEPS:
+            raise ValueError(
+                f"video=True: an episode has only {counted(shortest, 'step')}, and LeRobot encodes depth of at least "
+                f"{_VIDEO_STEPS}: leave it out, or collect without depth"
+            )
 
 
 def features_of(info: DatasetInfo, video: bool) -> dict[str, dict[str, Any]]:
