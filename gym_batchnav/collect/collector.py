@@ -35,7 +35,7 @@ from gym_batchnav.collect.policies import ChosenPolicy, choose_policy
 from gym_batchnav.collect.reading import make_format
 from gym_batchnav.collect.recorder import Finished, FrameBuffers, Recorder, is_big, is_big_row
 from gym_batchnav.env.batch import BatchNavEnv
-from gym_batchnav.env.cameras import CameraSpec
+from gym_batchnav.env.cameras import ONLY, CameraSpec, cameras_of
 from gym_batchnav.env.config import Episodes, Scenes
 from gym_batchnav.evaluation.agents import Acting, Agent, with_sensors
 from gym_batchnav.evaluation.loop import EpisodeLoop
@@ -153,7 +153,7 @@ def collect(
     keywords = _keywords(chosen, sensors, size, {**env_keywords, "episodes": replace(episodes, order="once")})
     keywords["scenes"] = own
     sources = _sources(own)
-    style = make_format(to) if isinstance(to, str) else to
+    style = to if hasattr(to, "write") and not isinstance(to, type) else make_format(to)
     info = _info(sources, chosen, style, keywords, seed, episodes_per_scene, episodes_per_shard)
     style.check(info)
     root = Path(out)
@@ -370,10 +370,9 @@ def _recorded(keywords: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _resized(camera: CameraSpec, size: int) -> CameraSpec:
-    """Return a camera or several with square images."""
-    if isinstance(camera, Mapping):
-        return {name: replace(one, width=size, height=size) for name, one in camera.items()}
-    return replace(camera or Camera(), width=size, height=size)
+    """Return a camera or several with square images; ValueError if they are not cameras."""
+    resized = {name: replace(one, width=size, height=size) for name, one in cameras_of(camera).items()}
+    return resized if isinstance(camera, Mapping) else resized[ONLY]
 
 
 def _sources(scenes: Scenes) -> dict[str, SceneSource]:

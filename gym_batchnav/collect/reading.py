@@ -30,7 +30,7 @@ def make_format(name: str, **options: Any) -> Format:
         ValueError: The format is unknown, or an option has a wrong value.
         TypeError: The format does not have an option.
     """
-    if name not in FORMATS:
+    if not isinstance(name, str) or name not in FORMATS:
         raise ValueError(f"to={name!r}: choose one of {', '.join(FORMATS)}; collect export converts to other formats")
     return FORMATS[name](**options)
 

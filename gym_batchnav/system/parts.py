@@ -47,7 +47,7 @@ class Part:
         """
         if text is None:
             return cls()
-        match = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)
+        match = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", str(text))
         if match is None:
             raise ValueError(f"shard={text!r}: pass i/n with i from 1 to n, such as 2/8")
         return cls(int(match[1]), int(match[2]))

@@ -19,6 +19,7 @@ from gym_batchnav.collect.merge import check_dataset, merge_datasets
 from gym_batchnav.collect.policies import ChosenPolicy
 from gym_batchnav.collect.reading import read_episodes, replay
 from gym_batchnav.collect.recorder import FrameBuffers
+from gym_batchnav.collect.webdataset import WebDataset
 from gym_batchnav.protocols import protocol_of
 from gym_batchnav.scene.save import save_glb
 
@@ -140,6 +141,10 @@ def test_tar_links_that_are_being_renumbered_have_no_index(tar_dataset, tmp_path
         ({"seed": 8}, "holds another collection: .*seed: 8 instead of 7"),
         ({"max_episode_steps": 30}, "max_episode_steps: 30 instead of 25"),
         ({"to": "webdataset"}, "format: webdataset instead of zarr"),
+        ({"to": None}, "to=None: choose one of zarr, webdataset"),
+        ({"to": WebDataset}, "to=<class .*: choose one of zarr, webdataset"),
+        ({"camera": "wide", "size": 8}, "camera='wide': pass a Camera"),
+        ({"shard": 3}, "shard=3: pass i/n"),
         ({"to": "lerobot"}, "to='lerobot': choose one of zarr, webdataset; collect export converts"),
         ({"shard": "3/2"}, "pass i/n"),
         ({"policy": "nobody.safetensors"}, "is neither a known name nor a file"),
