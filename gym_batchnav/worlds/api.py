@@ -151,13 +151,13 @@ class MovingBodies(Protocol):
         num: Number of bodies per world.
         shape: ``"robot"``, ``"person"`` or ``"dog"``; or one for each body.
         radius: Of the disc that blocks others, metres; or one for each body.
-        is_fixed: Whether the bodies never yield, so that agents stop at them.
+        is_fixed: Whether the bodies never yield, so that agents stop at them; or one for each body.
     """
 
     num: int
     shape: str | tuple[str, ...]
     radius: float | tuple[float, ...]
-    is_fixed: bool = False
+    is_fixed: bool | tuple[bool, ...] = False
 
     def begin(self, motion: BodyMotion) -> None:
         """Change the bodies at the start of the episodes of ``motion.worlds``.

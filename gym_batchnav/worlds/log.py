@@ -17,7 +17,7 @@ from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.system.arrays import UNREADABLE, array_of_npy
 from gym_batchnav.system.numbers import check_between, check_flags
 from gym_batchnav.system.storage import write_atomically
-from gym_batchnav.worlds.api import MAX_BODIES, BodyMotion, MovingBodies, check_body
+from gym_batchnav.worlds.api import HIDDEN, MAX_BODIES, BodyMotion, MovingBodies, check_body
 
 MAX_LOG_BYTES = 2**28
 MAX_STEPS = 10**6
@@ -224,8 +224,8 @@ class LoggedBodies(MovingBodies):
     """The bodies of a log, in the scene where they were recorded.
 
     By default they never yield, and agents stop at them. Reactive bodies walk along their logged
-    paths, wait where others stop them, and then hurry after where the log has them. After the end of the log they stand
-    where it ends, or are absent if they were.
+    paths, wait where others stop them, and then hurry after where the log has them; doors never yield. After the end of
+    the log they stand where it ends, or are absent if they were.
 
     They begin where they began in the log, even if an agent stands there. To put an agent in the place of a logged one,
     leave that out, and begin its episode: ``LoggedBodies(log, without=(0,))`` and
@@ -271,9 +271,9 @@ class LoggedBodies(MovingBodies):
         return tuple(self.log.radius[self.columns].tolist())
 
     @property
-    def is_fixed(self) -> bool:  # type: ignore[override]
-        """Whether they never yield."""
-        return not self.reactive
+    def is_fixed(self) -> tuple[bool, ...]:  # type: ignore[override]
+        """Whether each of them never yields."""
+        return tuple(not self.reactive or shape in ("door", HIDDEN) for shape in self.shape)
 
     @cached_property
     def _lengths(self) -> np.ndarray:
@@ -295,12 +295,13 @@ class LoggedBodies(MovingBodies):
     def _polygons(self, navmesh: NavMesh) -> np.ndarray:
         """Return the polygons [T + 1, num] int32 under the logged places; ValueError if one is not on the navmesh."""
         if navmesh not in self._found:
-            places = self.log.position[:, self.columns].reshape(-1, 3)
-            if not navmesh.is_navigable(places).all():
+            places = self.log.position[:, self.columns]
+            walkers = places[:, [shape not in ("door", HIDDEN) for shape in self.shape]]
+            _, under = navmesh.snap_with_polygon(places.reshape(-1, 3))
+            if not navmesh.is_navigable(walkers.reshape(-1, 3)).all() or (under < 0).any():
                 raise ValueError(
                     f"{self.log!r} leaves the navmesh: pass the navmesh_settings= with which it was recorded"
                 )
-            _, under = navmesh.snap_with_polygon(places)
             self._found[navmesh] = under.reshape(-1, self.num)
         return self._found[navmesh]
 
@@ -311,8 +312,14 @@ class LoggedBodies(MovingBodies):
         """Put the bodies where the log begins.
 
         Raises:
-            ValueError: A world is in another scene, or the log's places are not on its navmesh.
+            ValueError: Steps have another duration, a world is in another scene, or the log's places are not on its
+                navmesh.
         """
+        if not np.isclose(motion.seconds, self.log.seconds):
+            raise ValueError(
+                f"bodies logged every {self.log.seconds:g} s cannot walk in steps of {motion.seconds:g} s: pass "
+                f"actions= of the same duration, such as VelocityActions(time_step={self.log.seconds:g})"
+            )
         for slot in np.unique(motion.slots[motion.worlds]).tolist():
             found = motion.scene_name(slot)
             if found != self.log.scene:
@@ -321,41 +328,40 @@ class LoggedBodies(MovingBodies):
                     "scene of the log alone"
                 )
             self._polygons(motion.navmesh(slot))
-        self._put(motion, np.zeros(len(motion.worlds), np.int64))
+        self._put(motion, np.zeros(len(motion.worlds), np.int64), np.arange(self.num))
         motion.state.num_goals[motion.worlds, motion.columns] = 0
 
     def move(self, motion: BodyMotion) -> None:
         """Put the bodies where the log has them next, or let them walk there."""
         following = np.minimum(motion.state.num_steps[motion.worlds] + 1, self.log.num_steps)
+        self._put(motion, following, np.flatnonzero(self.is_fixed))
         if self.reactive:
-            self._walk(motion, following)
-        else:
-            self._put(motion, following)
+            self._walk(motion, following, np.flatnonzero(np.logical_not(self.is_fixed)))
 
-    def _put(self, motion: BodyMotion, rows: np.ndarray) -> None:
-        """Put the bodies of K worlds where rows [K] of the log have them."""
+    def _put(self, motion: BodyMotion, rows: np.ndarray, bodies: np.ndarray) -> None:
+        """Put ``bodies`` [b] of K worlds where rows [K] of the log have them."""
         state = motion.state
         slots = motion.slots[motion.worlds]
-        position = self.log.position[rows][:, self.columns]
-        polygon = np.empty(position.shape[:2], np.int32)
+        polygon = np.empty((len(rows), len(bodies)), np.int32)
         for slot in np.unique(slots).tolist():
             here = slots == slot
-            polygon[here] = self._polygons(motion.navmesh(slot))[rows[here]]
-        state.polygon[motion.worlds, motion.columns] = polygon
-        state.position[motion.worlds, motion.columns] = position
-        state.heading[motion.worlds, motion.columns] = self.log.heading[rows][:, self.columns]
-        state.present[motion.worlds, motion.columns] = self.log.present[rows][:, self.columns]
+            polygon[here] = self._polygons(motion.navmesh(slot))[rows[here]][:, bodies]
+        place = np.ix_(motion.worlds, motion.columns.start + bodies)
+        source = np.ix_(rows, self.columns[bodies])
+        state.polygon[place] = polygon
+        state.position[place] = self.log.position[source]
+        state.heading[place] = self.log.heading[source]
+        state.present[place] = self.log.present[source]
 
-    def _walk(self, motion: BodyMotion, following: np.ndarray) -> None:
-        """Let the bodies of K worlds walk on, at most to rows [K] of the log.
+    def _walk(self, motion: BodyMotion, following: np.ndarray, bodies: np.ndarray) -> None:
+        """Let ``bodies`` [b] of K worlds walk on, at most to rows [K] of the log.
 
         ``num_goals`` of a body counts the rows of the log that it has passed.
         """
         state = motion.state
-        first, last, _ = motion.columns.indices(state.present.shape[1])
-        world, body = (grid.ravel() for grid in np.meshgrid(motion.worlds, np.arange(last - first), indexing="ij"))
-        column = body + first
-        latest = np.repeat(following, last - first)
+        world, body = (grid.ravel() for grid in np.meshgrid(motion.worlds, bodies, indexing="ij"))
+        column = body + motion.columns.start
+        latest = np.repeat(following, len(bodies))
         position = state.position[world, column]
         passed = self._passed(position, state.num_goals[world, column], body, latest)
         state.num_goals[world, column] = passed

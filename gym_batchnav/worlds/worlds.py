@@ -60,7 +60,8 @@ class Worlds:
         radii = [np.broadcast_to(radius, count) for (_, radius), count in zip(groups, counts, strict=True)]
         self.shapes: tuple[str, ...] = tuple(np.concatenate(shapes).tolist())
         self.radius = np.concatenate(radii).astype(np.float64)
-        self._fixed = np.repeat([False, *(bool(group.is_fixed) for group in bodies)], counts)
+        fixed = [False, *(group.is_fixed for group in bodies)]
+        self._fixed = np.concatenate([np.broadcast_to(one, count) for one, count in zip(fixed, counts, strict=True)])
         ends = np.cumsum(counts)
         self._columns = [slice(int(end - count), int(end)) for end, count in zip(ends[1:], counts[1:], strict=True)]
         self._navmeshes = navmeshes

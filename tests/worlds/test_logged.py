@@ -7,6 +7,7 @@ from rooms import box, scene_of
 
 from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.library.library import SceneLibrary
+from gym_batchnav.worlds.doors import DISC_RADIUS, DISCS, Doors
 from gym_batchnav.worlds.log import HURRY, LoggedBodies
 
 STRIDE = 0.2  # metres per step
@@ -152,9 +153,28 @@ def test_some_bodies_are_left_out_and_keep_their_looks(make, floor):
             LoggedBodies(log, without=without)
 
 
-def test_another_scene_or_navmesh_is_refused(make, floor, tmp_path):
+@pytest.mark.parametrize("reactive", [False, True])
+def test_doors_of_a_log_swing_where_no_agent_can_walk(make, floor, reactive):
+    """The log of a door at a wall, of which no part is on the navmesh when it is closed."""
+    angle = np.linspace(0, np.pi / 2, 11)
+    along = DISC_RADIUS * (2 * np.arange(DISCS) + 1)
+    position = np.stack(
+        np.broadcast_arrays(along * np.cos(angle)[:, None], floor, 4.95 - along * np.sin(angle)[:, None]), -1
+    )
+    person = np.broadcast_to(np.array([-3, floor, 0]), (11, 1, 3))
+    shapes = ("person", *Doors(((0, 0, 4.95),), (-90.0,)).shape)
+    radius = np.full(5, DISC_RADIUS)
+    log = make_log(np.concatenate([person, position], axis=1), scene="hall", shapes=shapes, radius=radius)
+    env = make(LoggedBodies(log, reactive))
+    env.reset(seed=0)
+    np.testing.assert_allclose(poses(env, 10)[:, 1:], log.position, atol=1e-5)
+
+
+def test_another_scene_navmesh_or_duration_is_refused(make, floor, tmp_path):
     other = make(LoggedBodies(walk(floor)), library=SceneLibrary.from_scenes([hall("other")]))
     with pytest.raises(ValueError, match="bodies logged in scene 'hall' cannot walk in 'other'"):
         other.reset()
     with pytest.raises(ValueError, match="leaves the navmesh"):
         make(LoggedBodies(walk(floor, x=5.0))).reset()
+    with pytest.raises(ValueError, match=r"logged every 0.1 s cannot walk in steps of 0.25 s"):
+        make(LoggedBodies(walk(floor, seconds=0.1))).reset()
