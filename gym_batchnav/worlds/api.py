@@ -25,7 +25,7 @@ HIDDEN = "hidden"  # the shape of bodies that are in the way but not seen, such 
 
 NUM_VARIANTS = 4  # of every shape, with other colours
 
-BODY_PARTS = ("num", "shape", "radius", "is_fixed", "begin", "move")
+BODY_PARTS = ("num", "shape", "radius", "is_fixed", "needs_start", "begin", "move")
 """Attributes of a group of bodies."""
 
 MAX_BODIES = 64  # of a world
@@ -152,17 +152,20 @@ class MovingBodies(Protocol):
         shape: ``"robot"``, ``"person"`` or ``"dog"``; or one for each body.
         radius: Of the disc that blocks others, metres; or one for each body.
         is_fixed: Whether the bodies never yield, so that agents stop at them; or one for each body.
+        needs_start: Whether they begin at starts of episodes; False if ``begin`` puts them elsewhere.
     """
 
     num: int
     shape: str | tuple[str, ...]
     radius: float | tuple[float, ...]
     is_fixed: bool | tuple[bool, ...] = False
+    needs_start: bool = True
 
     def begin(self, motion: BodyMotion) -> None:
         """Change the bodies at the start of the episodes of ``motion.worlds``.
 
-        They stand at starts of the scene's episodes on the island of the agents, apart from all others.
+        With ``needs_start`` they stand at starts of the scene's episodes on the island of the agents, apart from all
+        others that do.
         """
         return None
 

@@ -42,6 +42,7 @@ class Doors(MovingBodies):
     speed_deg: float = 150.0
 
     is_fixed = True
+    needs_start = False
 
     def __post_init__(self) -> None:
         are_points = all(np.shape(point) == (3,) and all(map(is_number, point)) for point in self.hinges)

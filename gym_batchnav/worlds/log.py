@@ -244,6 +244,8 @@ class LoggedBodies(MovingBodies):
     reactive: bool = False
     without: tuple[int, ...] = ()
 
+    needs_start = False
+
     def __post_init__(self) -> None:
         check_flags(reactive=self.reactive)
         total = self.log.num_bodies

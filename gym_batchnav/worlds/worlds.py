@@ -62,6 +62,8 @@ class Worlds:
         self.radius = np.concatenate(radii).astype(np.float64)
         fixed = [False, *(group.is_fixed for group in bodies)]
         self._fixed = np.concatenate([np.broadcast_to(one, count) for one, count in zip(fixed, counts, strict=True)])
+        needed = [True, *(group.needs_start for group in bodies)]
+        self._placed = np.flatnonzero(np.repeat(needed, counts))  # bodies that begin at starts of episodes
         ends = np.cumsum(counts)
         self._columns = [slice(int(end - count), int(end)) for end, count in zip(ends[1:], counts[1:], strict=True)]
         self._navmeshes = navmeshes
@@ -121,9 +123,11 @@ class Worlds:
             here = slot == entered
             places = self._places_of(int(entered))
             try:
-                rows[here] = place_bodies(places, leader[here], self.radius, draws[here])
+                found = place_bodies(places, leader[here], self.radius[self._placed], draws[here][:, self._placed])
             except ValueError as error:
                 raise ValueError(f"scene {self._scene_name(int(entered))!r}: {error}") from error
+            rows[here] = leader[here, None]
+            rows[np.ix_(here, self._placed)] = found
             state.polygon[worlds[here]] = places.polygon[rows[here]]
             state.position[worlds[here]] = places.position[rows[here]]
             state.heading[worlds[here]] = places.heading[rows[here]]

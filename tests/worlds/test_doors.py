@@ -94,6 +94,10 @@ def test_whatever_agents_do_no_door_runs_into_them(make):
     assert swings > 3
 
 
+def test_doors_need_no_starts_of_episodes(make):
+    make(doors=Doors(HINGE * 3, ALONG_X * 3), episodes=2).reset(seed=0)
+
+
 def test_a_door_is_seen(make):
     numbers = {"door": 5}
     env = make(sensors=("semantic", "depth"), semantic_ids=numbers)
