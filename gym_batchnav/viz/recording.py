@@ -103,8 +103,9 @@ def record_episodes(
     ) as recorder:
         while running.any():
             step = loop.step()
-            num_steps += running
-            recorder.record(running)
+            acted = running & step.acted[recorded]
+            num_steps += acted
+            recorder.record(acted)
             ended = running & step.ended[recorded]
             for name, values in (("success", success), ("spl", spl)):
                 if name in step.info:

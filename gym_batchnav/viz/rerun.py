@@ -252,10 +252,12 @@ class EpisodeRecorder:
     def placed(self, indices: np.ndarray) -> None:
         """Begin the episodes of agents ``indices`` [M]; the batch calls this."""
         begun = []
+        worlds = self._batch.worlds
+        takes_part = self._batch.episodes.valid if worlds is None else self._batch.episodes.valid & worlds.took_part()
         for index in np.intersect1d(self._indices, indices).tolist():
             if index in self._tracks:
                 self._end(index)
-            if self.num_episodes < self._max_episodes and self._batch.episodes.valid[index]:
+            if self.num_episodes < self._max_episodes and takes_part[index]:
                 self._begin(index)
                 begun.append(index)
         self._note(begun)
@@ -273,7 +275,7 @@ class EpisodeRecorder:
             for name in self._batch.components.step_measures:
                 track.log.plot(f"{MEASURES}/{name}", step, float(move.measures[name][index]))
         self._note(moving)
-        for index in moving:
+        for index in list(self._tracks):  # also agents that ended earlier and have waited for others of their world
             if move.done[index]:
                 track = self._tracks[index]
                 track.state = "ended"

@@ -46,6 +46,12 @@ def test_a_recording_is_what_the_same_steps_by_hand_show(make, mode):
     np.testing.assert_array_equal(rest, np.broadcast_to(rest[0], rest.shape))
 
 
+def test_steps_that_an_agent_waits_for_others_of_its_world_are_not_its_own(make):
+    env = make(2, agents_per_world=2, sensors=(), max_episode_steps=4)
+    recording = viz.record_episodes(env, lambda observation: np.array([0, 2]), indices=(0, 1), size=16, seed=0)
+    assert recording.num_steps.tolist() == [1, 4] and len(recording.path(0)) == 2
+
+
 def test_a_policy_acts_on_what_the_wrapped_batch_gives(make):
     seen = []
 

@@ -182,6 +182,22 @@ def test_every_autoreset_mode_ends_episodes(tmp_path, make, mode):
         assert len(found.fixed[f"/{root}/world/path", "LineStrips3D:strips"][0]) == 3
 
 
+def test_agents_that_wait_for_others_of_their_world_end_with_it(tmp_path, make):
+    env = make(3, agents_per_world=(2, 3), sensors=(), max_episode_steps=4)
+    seed = next(seed for seed in range(99) if env.reset(seed=seed) and env.worlds.waiting().any())
+    with viz.record(tmp_path / "a.rrd", env, indices=range(3), sensors=(), max_episodes=3) as recorder:
+        env.reset(seed=seed)
+        for _ in range(4):
+            env.step(np.array([0, 2, 2]))
+    assert recorder.num_episodes == 2  # the third agent does not take part
+    found = Recorded(tmp_path / "a.rrd")
+    for root, num_steps in (("episodes/0000", 1), ("episodes/0001", 4)):
+        steps, success = found.curve(f"{root}/ends/success")
+        assert steps.tolist() == [num_steps] and success.tolist() == [0]
+        text = found.fixed[f"/{root}/about", "TextDocument:text"][0]
+        assert f"| steps | {num_steps} |" in text and "| state | ended |" in text
+
+
 def test_an_error_keeps_what_was_recorded_and_the_batch_goes_on(tmp_path, make):
     env = make(1, sensors=())
     recorder = viz.record(tmp_path / "a.rrd", env, sensors=())
