@@ -153,7 +153,7 @@ def collect(
     keywords = _keywords(chosen, sensors, size, {**env_keywords, "episodes": replace(episodes, order="once")})
     keywords["scenes"] = own
     sources = _sources(own)
-    style = to if hasattr(to, "write") and not isinstance(to, type) else make_format(to)
+    style = to if not isinstance(to, (str, type)) and hasattr(to, "write") else make_format(to)
     info = _info(sources, chosen, style, keywords, seed, episodes_per_scene, episodes_per_shard)
     style.check(info)
     root = Path(out)

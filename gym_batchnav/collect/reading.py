@@ -19,7 +19,7 @@ Returned = tuple[dict[str, Any], float, bool, bool]
 FORMATS: dict[str, type[Zarr] | type[WebDataset]] = {"zarr": Zarr, "webdataset": WebDataset}
 
 
-def make_format(name: str, **options: Any) -> Format:
+def make_format(name: object, **options: Any) -> Format:
     """Return the format of a name.
 
     Args:
