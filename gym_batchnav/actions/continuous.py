@@ -289,7 +289,10 @@ class HolonomicActions(_BoxActions):
         length = np.where(course.arrived, 0.0, length)
         ahead = np.cos(direction)
         right = -np.sin(direction)
-        fits = np.minimum(_share(self.max_forward, length * ahead), _share(self.max_side, length * right))
+        fits = _share(self.max_forward, length * ahead)
+        # Where the turn is too small to differ from STOP, the agent must not slow down for a side that it cannot reach.
+        turns = self.stop_component | (np.abs(course.turn) >= MARGIN * np.radians(self.min_turn_deg))
+        fits = np.where(turns, np.minimum(fits, _share(self.max_side, length * right)), fits)
         forward = fits * length * ahead / self.max_forward
         side = fits * length * right / self.max_side
         return self._join(course.arrived, forward, side, turn / np.radians(self.max_turn_deg))

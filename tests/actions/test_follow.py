@@ -21,6 +21,7 @@ ODD = [  # limits that a follower could stumble over
     WaypointActions(5, 180, min_angle_deg=0.1),
     HolonomicActions(0.25, 0.05, 5, stop_component=True),
     HolonomicActions(0.1, 0.4, 90),
+    HolonomicActions(0.25, 1e-5),  # hardly moves sideways
     DiscreteActions(0.25, 10, look_angle_deg=30),
 ]
 
