@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium.spaces import Box, Space
 from typing_extensions import override
 
-from gym_batchnav.actions.api import Actions, validate_box
+from gym_batchnav.actions.api import MAX_AMOUNT, Actions, validate_box
 from gym_batchnav.episodes.samplers import EpisodeSampler
 from gym_batchnav.flight.agents import VELOCITY, FlightAgents, FlightCommands
 from gym_batchnav.flight.air import box_faces, find_air
@@ -93,6 +93,11 @@ class FlightActions(Actions):
         check_between(0.0, 60.0, time_step=self.time_step)
         check_counts(substeps=self.substeps)
         check_between(1, 1000, substeps=self.substeps)
+        if self.control == "acceleration" and self.max_acceleration / self.drag > MAX_AMOUNT:
+            raise ValueError(
+                f"max_acceleration={self.max_acceleration:g} and drag={self.drag:g} balance at more than "
+                f"{MAX_AMOUNT:g} m/s: pass a greater drag"
+            )
 
     @property
     @override

@@ -221,6 +221,7 @@ def test_arrays_that_kernels_could_not_fly_are_refused(name, array):
     [
         {"control": "thrust"}, {"max_speed": 0}, {"max_speed": np.inf}, {"time_step": -1}, {"substeps": 0},
         {"substeps": 10**6}, {"response_time": 0}, {"drag": np.nan}, {"max_yaw_rate_deg": -1},
+        {"max_acceleration": 20, "drag": 1e-3, "control": "acceleration"},
     ],
 )  # fmt: skip
 def test_settings_out_of_range_are_refused(wrong):
