@@ -10,7 +10,7 @@ from gym_batchnav.homes.damage import damaged
 from gym_batchnav.homes.random_materials import with_random_materials
 from gym_batchnav.scene.categories import SEMANTIC_CLASSES, semantic_class
 from gym_batchnav.scene.scene import Scene
-from gym_batchnav.system.numbers import check_between
+from gym_batchnav.system.numbers import check_between, check_whole
 
 __all__ = [
     "ALL_KINDS",
@@ -60,9 +60,10 @@ def generate_scene(
     """
     if kind not in ALL_KINDS:
         raise ValueError(f"kind={kind!r}: choose one of {', '.join(ALL_KINDS)}")
+    check_whole(seed=seed)
     check_between(0, 1, damage=damage, random_materials=random_materials)
-    chosen = ("home", *KINDS)[seed % (1 + len(KINDS))] if kind == "mixed" and seed >= 0 else kind
-    if chosen in ("home", "mixed"):
+    chosen = ("home", *KINDS)[seed % (1 + len(KINDS))] if kind == "mixed" else kind
+    if chosen == "home":
         scene = generate_apartment(
             seed, area=area, storeys=storeys, closed_doors=closed_doors, triangles=triangles, name=name
         )

@@ -22,7 +22,7 @@ from gym_batchnav.homes.programme import (
     choose_storeys,
 )
 from gym_batchnav.scene.scene import Scene
-from gym_batchnav.system.numbers import check_between, check_not_negative
+from gym_batchnav.system.numbers import check_between, check_whole
 
 MIN_TRIANGLES = 5_000
 MAX_TRIANGLES = 1_000_000
@@ -92,12 +92,12 @@ def generate_apartment(
 
 def _check(seed: int, area: float | None, storeys: int | None, closed_doors: int | None, triangles: int) -> None:
     """Raise ValueError unless all arguments are in their range."""
-    check_not_negative(seed=seed, closed_doors=closed_doors or 0)
+    check_whole(seed=seed, closed_doors=closed_doors or 0)
     check_between(MIN_TRIANGLES, MAX_TRIANGLES, triangles=triangles)
     if area is not None:
         check_between(MIN_AREA, LARGEST_AREA, area=area)
-    if storeys not in (None, 1, 2):
-        raise ValueError(f"storeys={storeys}: pass 1 or 2")
+    if storeys not in (None, 1, 2) or isinstance(storeys, float):
+        raise ValueError(f"storeys={storeys!r}: pass 1 or 2")
     if storeys == 2 and (area is None or area < MIN_AREA_OF_TWO):
         raise ValueError(f"storeys=2 needs at least {MIN_AREA_OF_TWO:g} square metres: pass area={MIN_AREA_OF_TWO:g}")
 

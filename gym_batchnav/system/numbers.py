@@ -61,9 +61,12 @@ def check_range(name: str, given: Any, most: float) -> None:
 
 def check_counts(**counts: int) -> None:
     """Raise ValueError unless every value is an int of at least 1."""
-    for name, count in counts.items():
-        if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1:
-            raise ValueError(f"{name}={count!r}: pass a whole number of at least 1")
+    _check(counts, lambda value: isinstance(value, (int, np.integer)) and value >= 1, "a whole number of at least 1")
+
+
+def check_whole(**values: int) -> None:
+    """Raise ValueError unless every value is an int of at least 0."""
+    _check(values, lambda value: isinstance(value, (int, np.integer)) and value >= 0, "a whole number of at least 0")
 
 
 def check_flags(**flags: bool) -> None:

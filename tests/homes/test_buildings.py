@@ -112,9 +112,10 @@ def test_platforms_are_walked_up():
         ({"kind": "shop", "area": 30}, "80 to 900"),
         ({"damage": 2}, "damage=2: pass a number from 0 to 1"),
         ({"kind": "hall", "triangles": 3}, "triangles=3"),
+        ({"kind": "mixed", "seed": 1.5}, "seed=1.5: pass a whole number"),
     ],
 )
 def test_wrong_options_are_named(options, words):
     with pytest.raises(ValueError, match=words):
-        generate_scene(0, **options)
+        generate_scene(**{"seed": 0, **options})
     assert ALL_KINDS[0] == "home"

@@ -78,6 +78,9 @@ def test_bad_arguments_are_refused() -> None:
         ({"storeys": 2, "area": 60}, "at least 120"),
         ({"storeys": 2}, "at least 120"),
         ({"closed_doors": -1}, "closed_doors=-1"),
+        ({"closed_doors": 1.5}, "closed_doors=1.5: pass a whole number"),
+        ({"seed": 1.5}, "seed=1.5: pass a whole number"),
+        ({"storeys": 1.0}, "storeys=1.0"),
     ):
         with pytest.raises(ValueError, match=reason):
             generate_apartment(**{"seed": 0, **options})
