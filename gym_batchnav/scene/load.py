@@ -164,6 +164,7 @@ def _load(
     scene: str | None,
     semantics: bool,
 ) -> Scene:
+    navmesh = _navmesh_beside(files)
     if suffix in _GLTF:
         read_gltf(files, builder, scene)
     elif suffix == ".obj":
@@ -174,7 +175,6 @@ def _load(
         read_with_trimesh(files, builder)
     vertices, triangles = builder.vertices_and_triangles()
     stated = read_stage_config(files) if "auto" in (up, scale) else None
-    navmesh = _navmesh_beside(files)
     if up == "auto" and stated is None and suffix in _GLTF and navmesh is not None:
         up = _up_of_navmesh(files, navmesh, vertices, 1.0 if scale == "auto" else float(scale))
     vertices, frame = place(files, vertices, triangles, up, scale, stated)

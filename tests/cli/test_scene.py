@@ -109,6 +109,15 @@ def test_info_draws_a_map_eight_places_and_the_navmesh(folder, tmp_path):
     assert wide["walkable_area"] < fact["walkable_area"] - 3
 
 
+def test_info_goes_on_after_a_navmesh_file_that_cannot_be_read(folder, tmp_path):
+    file = tmp_path / "bad.navmesh"
+    file.write_bytes(b"bad")
+    done = run("info", file, tmp_path / "none.navmesh", folder / "room.glb", "--json", expect=1)
+    bad, none, room = map(json.loads, done.stdout.splitlines())
+    assert "build or copy it again" in bad["refused"] and "does not exist" in none["refused"]
+    assert room["name"] == "room" and "refused" not in room
+
+
 def test_info_describes_a_navmesh_file(tmp_path):
     file = tmp_path / "apartment.navmesh"
     shutil.copy(assets_dir() / "apartment_4.navmesh", file)

@@ -334,6 +334,14 @@ def test_a_room_in_gltf_that_lies_on_its_side_is_reported(tmp_path):
     assert load_scene(tmp_path / "upright.glb", up="z").metadata["up"] == "z"
 
 
+def test_a_damaged_navmesh_beside_the_scene_is_refused_before_the_scene_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr("gym_batchnav.scene.load.read_gltf", lambda *_: pytest.fail("the scene was read"))
+    (tmp_path / "room.glb").write_bytes(b"glTF")
+    (tmp_path / "room.navmesh").write_bytes(b"bad")
+    with pytest.raises(ValueError, match=r"room\.navmesh' cannot be used"):
+        load_scene(tmp_path / "room.glb")
+
+
 @pytest.mark.parametrize("up", ["y", "z"])
 def test_a_navmesh_says_which_way_is_up_in_gltf(tmp_path, up):
     lying = room((8, 7, 2.5) if up == "z" else (8, 2.5, 7))

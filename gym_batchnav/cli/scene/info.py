@@ -71,7 +71,7 @@ def info(
     if out is not None:
         make_folder(out)
     for file in files:
-        _tell_navmesh(file, out, as_json, console)
+        refused += not _tell_navmesh(file, out, as_json, console)
     with late_progress("Reading scenes", len(sources)) as done:
         for source in sources:
             if not as_json:
@@ -106,13 +106,17 @@ def _tell_cost(source: SceneSource) -> None:
     print(f"{source.name}: {content} pixels; resident {cost_in_words(cost)}", file=sys.stderr, flush=True)
 
 
-def _tell_navmesh(file: Path, out: Path | None, as_json: bool, console: Console) -> None:
-    """Print the area and islands of a navmesh file, and draw its map if there is a folder for it."""
+def _tell_navmesh(file: Path, out: Path | None, as_json: bool, console: Console) -> bool:
+    """Print the area and islands of a navmesh file, and draw its map if there is a folder; return whether it is one."""
     from gym_batchnav import viz
     from gym_batchnav.navmesh.mesh import NavMesh
     from gym_batchnav.viz.facts import describe_navmesh, islands_in_words
 
-    navmesh = NavMesh.load(file)
+    try:
+        navmesh = NavMesh.load(file)
+    except (ValueError, OSError) as error:
+        _print({"name": file.name, "refused": str(error)}, as_json, console)
+        return False
     facts = {"name": file.name, **describe_navmesh(navmesh)}
     if out is not None:
         path = out / f"{file.stem}_navmesh.png"
@@ -120,10 +124,11 @@ def _tell_navmesh(file: Path, out: Path | None, as_json: bool, console: Console)
         facts["files"] = [str(path)]
     if as_json:
         print(json.dumps(facts))
-        return
+        return True
     area = f"{facts['walkable_area']:,.1f} m2"
     console.print(f"{file.name}: walkable {area}; islands {islands_in_words(facts['islands'])}", markup=False)
     console.print(*facts.get("files", ()), markup=False)
+    return True
 
 
 def _read(
