@@ -61,12 +61,12 @@ class Team:
     @property
     def least(self) -> int:
         """The least number of agents in a world."""
-        return self.num_agents[0] if isinstance(self.num_agents, tuple) else self.num_agents
+        return int(self.num_agents[0] if isinstance(self.num_agents, tuple) else self.num_agents)
 
     @property
     def most(self) -> int:
         """M, the greatest number of agents in a world: its rows in the batch."""
-        return self.num_agents[1] if isinstance(self.num_agents, tuple) else self.num_agents
+        return int(self.num_agents[1] if isinstance(self.num_agents, tuple) else self.num_agents)
 
     @classmethod
     def of(cls, given: int | tuple[int, int] | Team) -> Team:

@@ -45,9 +45,10 @@ class Doors(MovingBodies):
     needs_start = False
 
     def __post_init__(self) -> None:
-        are_points = all(np.shape(point) == (3,) and all(map(is_number, point)) for point in self.hinges)
-        are_numbers = np.shape(self.headings_deg) == (len(self.hinges),) and all(map(is_number, self.headings_deg))
-        if not self.hinges or not are_points or not are_numbers:
+        hinges = self.hinges if isinstance(self.hinges, (tuple, list)) else ()
+        are_points = all(np.shape(point) == (3,) and all(map(is_number, point)) for point in hinges)
+        are_numbers = np.shape(self.headings_deg) == (len(hinges),) and all(map(is_number, self.headings_deg))
+        if not hinges or not are_points or not are_numbers:
             raise ValueError(
                 f"hinges={self.hinges} and headings_deg={self.headings_deg}: pass a tuple of points (x, y, z) and a "
                 "tuple of as many numbers"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gym_batchnav.episodes.draws import step_uniform
-from gym_batchnav.system.numbers import check_between, check_counts
+from gym_batchnav.system.numbers import check_between, check_counts, is_number
 from gym_batchnav.worlds.api import BodyMotion, MovingBodies, check_body
 
 ARRIVED = 0.3  # metres; then a body gets its next goal
@@ -46,7 +46,8 @@ class People(MovingBodies):
         check_counts(num=self.num)
         check_body(self.shape, self.radius)
         check_between(0.0, 0.95, pause=self.pause)
-        if np.shape(self.speed) != (2,) or not 0 < self.speed[0] <= self.speed[1] <= 10:
+        are_numbers = np.shape(self.speed) == (2,) and all(map(is_number, self.speed))
+        if not are_numbers or not 0 < self.speed[0] <= self.speed[1] <= 10:
             raise ValueError(
                 f"speed={self.speed}: pass the least and the greatest speed as a tuple, above 0 and at most 10 m/s"
             )

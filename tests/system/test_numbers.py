@@ -12,6 +12,7 @@ from gym_batchnav.system.numbers import (
     check_not_negative,
     check_positive,
     check_range,
+    check_whole,
 )
 
 
@@ -29,6 +30,7 @@ from gym_batchnav.system.numbers import (
         (lambda x: check_between(1, 2, x=x), [1, 1.5, 2], [0.99, 2.01, np.nan, "1"]),
         (lambda x: check_range("x", x, 5), [(-1, 2), (0, 5)], [(0, 0), (1, 2), (0, 6), [0, 1], (0, np.nan), 3]),
         (check_counts, [1, np.int32(9)], [0, -1, 1.0, True, "1"]),
+        (check_whole, [0, np.int32(9)], [-1, 1.0, True, "1"]),
         (check_flags, [True, np.False_], [0, 1.0, None, "yes"]),
     ],
 )

@@ -115,6 +115,7 @@ def test_a_door_is_seen(make):
     ("doors", "message"),
     [
         (((), ()), "pass a tuple of points"),
+        ((0.0, (0.0,)), "pass a tuple of points"),
         ((HINGE, (0.0, 1.0)), r"headings_deg=\(0.0, 1.0\): pass a tuple of points .* as many numbers"),
         ((HINGE[0], (0.0,)), "pass a tuple of points"),
         ((HINGE, 0.0), "headings_deg=0.0"),

@@ -140,7 +140,7 @@ def test_one_agent_alone_has_no_world(make):
 
 
 def test_the_number_of_agents_is_drawn_for_each_episode(make):
-    env = make(400, agents_per_world=Team((1, 4)), bodies=(), scenes="apartment_0")
+    env = make(400, agents_per_world=Team((np.int8(1), np.int8(4))), bodies=(), scenes="apartment_0")
     env.reset(seed=0)
     there = env.worlds.state.present.sum(axis=1)
     assert np.bincount(there, minlength=5)[1:].min() > 10
@@ -236,7 +236,7 @@ def test_others_know_where_an_agent_was_put(make):
     assert env.task_state.worlds.gaps()[0, 1] == pytest.approx(-2 * 0.18)
 
 
-@pytest.mark.parametrize("speed", [1.0, (1.0,), (0.0, 1.0), (2.0, 1.0)])
+@pytest.mark.parametrize("speed", [1.0, (1.0,), (0.0, 1.0), (2.0, 1.0), ("1", "2")])
 def test_wrong_speeds_are_refused(speed):
     with pytest.raises(ValueError, match="pass the least and the greatest speed as a tuple, above 0"):
         People(speed=speed)
