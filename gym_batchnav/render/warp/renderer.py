@@ -300,7 +300,7 @@ class _WarpDrawing(Drawing):
             if self._copies:
                 for sensor, picture in self._sets[self._next_set].items():
                     wp.copy(self._copies[self._next_set][sensor], picture, count=len(slots) * picture[0].size)
-                event = wp.record_event()
+                event = wp.get_stream(self._renderer.warp_device).record_event()
         batch = (self._next_set, len(slots), event)
         self._next_set = (self._next_set + 1) % len(self._sets)
         return batch

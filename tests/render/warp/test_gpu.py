@@ -21,7 +21,7 @@ from gym_batchnav.render import make_renderer
 
 pytestmark = pytest.mark.gpu
 torch = pytest.importorskip("torch", reason="observations on a GPU are torch tensors")
-pytest.importorskip("warp")
+wp = pytest.importorskip("warp")
 
 ALL = ("depth", "rgb", "semantic")
 STRESS_STEPS = int(os.environ.get("GYM_BATCHNAV_STRESS_STEPS", "3000"))
@@ -69,6 +69,15 @@ def test_tensors_equal_arrays_to_the_bit(shape, num_views):
                 assert drawn[name].is_cuda and drawn[name].shape == expected[name].shape
                 assert drawn[name].is_contiguous()
                 np.testing.assert_array_equal(drawn[name].cpu().numpy(), expected[name], name)
+
+
+def test_arrays_do_not_depend_on_the_default_device_of_warp():
+    with rendering() as renderer:
+        target = renderer.target(Camera(16, 16), ALL, 4)
+        expected = {name: one.copy() for name, one in target.render(*poses(4)).items()}
+        with wp.ScopedDevice("cpu"):
+            for name, one in target.render(*poses(4)).items():
+                np.testing.assert_array_equal(one, expected[name], name)
 
 
 def test_a_step_copies_no_picture_to_the_host(tmp_path):
