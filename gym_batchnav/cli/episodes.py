@@ -118,11 +118,11 @@ def _write_samples(
     refused: list[str] = []
     with late_progress("Sampling episodes of scenes", len(sources)) as done:
         for index, source in enumerate(sources):
-            scene = source.load()
-            navmesh = preparer.navmesh(scene)
             rng = np.random.default_rng([seed, index])
             file = f"{source.name}.glb"
             try:
+                scene = source.load()
+                navmesh = preparer.navmesh(scene)
                 if isinstance(sampler, ObjectEpisodes):
                     found = sampler.instances(scene, navmesh)
                     sampled = sample_object_episodes(navmesh, found, sampler.categories, num_episodes, rng)
@@ -130,7 +130,8 @@ def _write_samples(
                 else:
                     points[file] = sampler.sample(scene, navmesh, num_episodes, rng)
             except ValueError as error:
-                refused.append(f"scene '{source.name}': {error}")
+                reason = str(error)
+                refused.append(reason if reason.startswith("scene ") else f"scene '{source.name}': {reason}")
             done()
     if len(refused) == len(sources):
         raise ValueError("\n".join(refused))

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from PIL import Image
-from rooms import box_room
+from rooms import box, box_room, scene_of
 from typer.main import get_command
 from typer.testing import CliRunner
 
@@ -167,6 +167,16 @@ def test_episodes_are_sampled_and_described(tmp_path):
     for name, one in found.items():
         line = next(line for line in shown.splitlines() if name in line)
         assert f"{one.distance.min():.2f}" in line and f"{one.distance.max():.2f}" in line
+
+
+def test_scenes_that_cannot_have_episodes_are_left_out(tmp_path):
+    save_glb(scene_of("pole", box((0, 0, 0), (0.05, 1, 0.05))), tmp_path / "pole.glb")
+    (tmp_path / "cut.glb").write_bytes(b"glTF but no more")
+    save_glb(box_room(), tmp_path / "room.glb")
+    out = tmp_path / "episodes.json"
+    said = run("episodes", tmp_path / "*.glb", "--num-episodes", "5", "--out", out).stderr
+    assert "5 episodes in 1 scene" in said and list(read_episodes(out)) == ["room"]
+    assert "left out: scene 'pole': the scene has no walkable area" in said and "cut.glb': it is cut short" in said
 
 
 def test_episodes_are_sampled_for_the_agent_and_the_task_of_a_protocol(tmp_path, monkeypatch):
