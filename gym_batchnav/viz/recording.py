@@ -9,9 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
+from gym_batchnav.env.arguments import indices_of
 from gym_batchnav.env.batch import BatchNavEnv, batch_of
 from gym_batchnav.evaluation.agents import Acting, ShortestPathAgent
 from gym_batchnav.evaluation.loop import EpisodeLoop
+from gym_batchnav.system.numbers import check_counts
 from gym_batchnav.viz.views import AgentViews
 
 
@@ -77,7 +79,8 @@ def record_episodes(
 
     Raises:
         TypeError: ``env`` is not a batch of this package, or ``agent`` cannot act.
-        ValueError: The autoreset mode is SAME_STEP, in which the last state of an episode is never visible.
+        ValueError: The autoreset mode is SAME_STEP, in which the last state of an episode is never visible, or an
+            argument is wrong.
     """
     batch = batch_of(env)
     if batch.autoreset_mode == AutoresetMode.SAME_STEP:
@@ -85,7 +88,8 @@ def record_episodes(
             "autoreset_mode='same_step' never shows the last state of an episode: "
             "make the environment with autoreset_mode='next_step' or 'disabled'"
         )
-    recorded = np.asarray(indices, np.int64)
+    check_counts(size=size)
+    recorded = indices_of(indices, batch.num_envs)
     options = None if episodes is None else {"episode_index": episodes}
     loop = EpisodeLoop(env, ShortestPathAgent() if agent is None else agent, seed=seed, options=options)
     slots = batch.agents.slot[recorded]

@@ -11,6 +11,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from gym_batchnav.system.extras import needs_extra
+from gym_batchnav.system.numbers import check_positive
 from gym_batchnav.system.storage import check_destination, write_atomically
 
 BACKGROUND = (246, 245, 242)
@@ -201,11 +202,13 @@ def save_clip(frames: Sequence[np.ndarray], path: str | Path, fps: float = 10.0)
         fps: Frames per second.
 
     Raises:
-        ValueError: ``frames`` is empty, sizes differ, or the suffix is not that of a known format.
+        ValueError: ``frames`` is empty, sizes differ, ``fps`` is not positive, or the suffix is not that of a known
+            format.
         MissingExtraError: The extra is not installed.
         OSError: The file cannot be written.
     """
     path = Path(path)
+    check_positive(fps=fps)
     check_destination(path)
     sizes = {frame.shape for frame in frames}
     if len(sizes) != 1:

@@ -80,6 +80,9 @@ def test_what_cannot_be_recorded_is_refused_with_a_remedy(make):
     single = gymnasium.make("BatchNav/PointNav-v0", scenes=box_room(), renderer="embree", episodes=5)
     with pytest.raises(TypeError, match=r"env\.unwrapped\.batch"):
         viz.record_episodes(single)
+    for wrong, message in (({"indices": (-1,)}, "environments 0 to 0"), ({"size": 0}, "size=0: pass a whole number")):
+        with pytest.raises(ValueError, match=message):
+            viz.record_episodes(single.unwrapped.batch, **wrong)
     assert viz.record_episodes(single.unwrapped.batch, size=16, seed=0).success[0]
     single.close()
 
@@ -212,6 +215,8 @@ def test_frames_that_make_no_clip_are_refused(tmp_path):
             viz.save_clip(frames, tmp_path / "clip.gif")
     with pytest.raises(ValueError, match=r"'.jpg' is not the suffix of a clip; use \.gif"):
         viz.save_clip(FRAMES, tmp_path / "clip.jpg")
+    with pytest.raises(ValueError, match="fps=0: pass a positive number"):
+        viz.save_clip(FRAMES, tmp_path / "clip.gif", fps=0)
     assert not list(tmp_path.iterdir())
 
 
