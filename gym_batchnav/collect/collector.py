@@ -145,7 +145,7 @@ def collect(
     """
     check_counts(num_envs=num_envs, scenes_at_once=scenes_at_once)
     check_counts(**{name: one for name, one in {"size": size, "workers": workers}.items() if one is not None})
-    _check_limits(episodes_per_scene, episodes_per_shard, seed)
+    episodes_per_scene, episodes_per_shard, seed = _limits(episodes_per_scene, episodes_per_shard, seed)
     own = _own_scenes(scenes, env_keywords)
     part = shard if isinstance(shard, Part) else Part.parse(shard)
     chosen = choose_policy(policy, seed, sample)
@@ -182,15 +182,17 @@ def collect(
                      run.seconds, run.peak_bytes, run.spilled_bytes)  # fmt: skip
 
 
-def _check_limits(episodes_per_scene: int, episodes_per_shard: int, seed: int) -> None:
-    """Raise ValueError unless a dataset may have so many episodes and this seed."""
+def _limits(episodes_per_scene: int, episodes_per_shard: int, seed: int) -> tuple[int, int, int]:
+    """Return numbers as JSON has them; ValueError unless a dataset may have so many episodes and this seed."""
     check_counts(episodes_per_scene=episodes_per_scene, episodes_per_shard=episodes_per_shard)
     if episodes_per_scene > MAX_EPISODES:
         raise ValueError(f"episodes_per_scene={episodes_per_scene}: pass at most {MAX_EPISODES:,}")
     if episodes_per_shard > MAX_PER_SHARD:
         raise ValueError(f"episodes_per_shard={episodes_per_shard}: pass at most {MAX_PER_SHARD:,}")
-    if not is_count(seed, 2**32 - 1):
+    plain_seed = seed.item() if isinstance(seed, np.integer) else seed
+    if not is_count(plain_seed, 2**32 - 1):
         raise ValueError(f"seed={seed!r}: pass a whole number from 0 to 2**32 - 1")
+    return int(episodes_per_scene), int(episodes_per_shard), plain_seed
 
 
 def _own_scenes(scenes: SceneSpec | Scenes, env_keywords: Mapping[str, Any]) -> Scenes:

@@ -73,8 +73,8 @@ def merge_datasets(out: str | Path, folders: Sequence[str | Path]) -> Checked:
     Raises:
         ValueError: They do not fit together, or one is damaged; nothing is written then.
     """
-    if not folders:
-        raise ValueError("folders=[]: pass at least one dataset")
+    if isinstance(folders, (str, Path)) or not folders:
+        raise ValueError(f"folders={folders!r}: pass a list with at least one dataset")
     root = Path(out)
     given = [Path(folder) for folder in folders]
     if any(folder.resolve() == root.resolve() for folder in given):

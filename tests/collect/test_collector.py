@@ -84,8 +84,10 @@ def test_parts_of_any_size_merge_to_the_whole(zarr_dataset, tmp_path):
 
 def test_the_last_part_in_a_shared_folder_makes_the_dataset(zarr_dataset, tmp_path):
     data, kept = tmp_path / "data", tmp_path / "kept"
-    first = gather(data, shard="1/2")
+    first = gather(data, shard="1/2", seed=np.int64(7), episodes_per_scene=np.int32(5), episodes_per_shard=np.uint8(2))
     assert first.num_missing == 3 and not (data / "zarr.json").exists()
+    with pytest.raises(ValueError, match="pass a list with at least one dataset"):
+        merge_datasets(kept, data)
     assert len(merge_datasets(kept, [data]).missing) == 3
     made = json.loads((kept / "zarr.json").read_text())
     assert len(made["attributes"]["shards"]) == 3 and made["attributes"]["num_episodes"] == first.num_episodes
