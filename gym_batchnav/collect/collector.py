@@ -164,7 +164,7 @@ def collect(
     _check_room(root, info, missing, num_envs, workers, keywords.get("max_episode_steps", 500))
     prepare_folder(root)
     with locked(root):
-        _agree(root, info)
+        _agreed(root, info)
     run = _Run(root, style, info, chosen.agent, num_envs, workers, progress)
     names = list(dict.fromkeys(one.scene for one in missing))
     for start in range(0, len(names), scenes_at_once):
@@ -172,7 +172,8 @@ def collect(
         run.collect([one for one in missing if one.scene in group], sources, keywords)
     with locked(root):  # of parts that end at the same time, the last one here finds all shards
         left = sum(not is_finished(root, one) for one in shards)
-        whole = read_info(root)  # another process may have added scenes
+        whole = _agreed(root, info)  # another process may have added scenes
+        write_info(root, whole)
         started = time.perf_counter()
         if left == 0:
             style.finish(root, whole, finished_shards(root, whole))
@@ -232,15 +233,20 @@ class _Run:
         scenes = replace(keywords["scenes"], source=scenes)
         env = BatchNavEnv(num_envs, buffers=2, **{**keywords, "scenes": scenes})
         try:
+            numbers = _numbers(env, shards)
+            # Only now, so that the dataset does not list scenes and episodes that there are not.
+            known = self.info.scenes[: 1 + self.info.scenes.index(shards[-1].scene)]
+            with locked(self.root):
+                write_info(self.root, _agreed(self.root, replace(self.info, scenes=known)))
             started = time.perf_counter()
-            self._run(env, shards)
+            self._run(env, shards, numbers)
             self.seconds += time.perf_counter() - started
         finally:
             env.close()
 
-    def _run(self, env: BatchNavEnv, shards: list[Shard]) -> None:
-        """Run the episodes of shards, and write each shard when all its episodes have ended."""
-        options = {"episode_order": "once", "episodes": _numbers(env, shards)}
+    def _run(self, env: BatchNavEnv, shards: list[Shard], numbers: np.ndarray) -> None:
+        """Run the episodes of shards, ``numbers`` [E] in the batch, and write each shard when all of its have ended."""
+        options = {"episode_order": "once", "episodes": numbers}
         loop = EpisodeLoop(env, self.agent, seed=self.info.seed, options=options)
         spaces = {key: (one.shape[1:], one.dtype) for key, one in loop.observation.items() if is_big(one)}
         buffers = FrameBuffers(spaces, self.root, _image_memory())
@@ -434,11 +440,10 @@ def _card(card: dict[str, Any]) -> dict[str, Any]:
     return plain(values)
 
 
-def _agree(root: Path, info: DatasetInfo) -> None:
-    """Write the info of a dataset; if the folder has one already, check that both fit and write their union."""
+def _agreed(root: Path, info: DatasetInfo) -> DatasetInfo:
+    """Return the info of a dataset with the scenes and episodes of earlier calls; ValueError if it is another one."""
     if not (root / COLLECTION).exists():
-        write_info(root, info)
-        return
+        return info
     found = read_info(root)
     if found.key != info.key:
         raise ValueError(
@@ -451,9 +456,7 @@ def _agree(root: Path, info: DatasetInfo) -> None:
             f"does not fill shards of {info.episodes_per_shard}: name another folder"
         )
     scenes = tuple(dict.fromkeys((*found.scenes, *info.scenes)))
-    merged = replace(found, scenes=scenes, episodes_per_scene=counts[1])
-    if merged.scenes != found.scenes or merged.episodes_per_scene != found.episodes_per_scene:
-        write_info(root, merged)
+    return replace(found, scenes=scenes, episodes_per_scene=counts[1])
 
 
 def _numbers(env: BatchNavEnv, shards: Sequence[Shard]) -> np.ndarray:

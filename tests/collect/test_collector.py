@@ -245,8 +245,10 @@ def test_no_lock_stays(zarr_dataset):
 
 def test_a_scene_with_too_few_episodes_is_named(tmp_path):
     with pytest.raises(ValueError, match=r"'apartment_1' has only .* episodes: .* episodes_per_scene=.* episodes="):
-        gather(tmp_path, episodes_per_scene=2000, episodes_per_shard=2000, scenes=["apartment_1"], num_envs=1)
+        gather(tmp_path, episodes_per_scene=2000, scenes=["apartment_1"], num_envs=1)
     assert list((tmp_path / SHARDS).iterdir()) == []
+    gather(tmp_path, episodes_per_scene=3, scenes=["apartment_1"])
+    assert not check_dataset(tmp_path).missing
 
 
 def test_sampled_episodes_can_be_added_up_to_their_number(tmp_path):
