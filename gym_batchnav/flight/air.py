@@ -34,6 +34,7 @@ _CELL_SIDE = 0.25  # metres, of a cell; larger where there would be too many cel
 _MAX_CELLS = 4_000_000
 _MAX_PAIRS = 20_000_000  # of a triangle and a cell that its bounding box touches
 _QUADS = ((0, 1, 3, 2), (4, 6, 7, 5), (0, 4, 5, 1), (2, 3, 7, 6), (0, 2, 6, 4), (1, 5, 7, 3))
+_GAP = 1.5  # metres; narrower holes in floors and ceilings, and walls without a top, do not divide air
 _BAND = 3.0  # voxels beyond the radius, up to which the clearance is known
 
 
@@ -174,8 +175,8 @@ def find_air(corners: np.ndarray, floor: np.ndarray, radius: float, cell: float)
     """Find the air of a scene for a sphere; it has no goals yet.
 
     A voxel is in the air if a sphere at its centre touches no triangle, the vertical line through the centre meets
-    triangles above and below, and it is connected with the space above the floor. Where most of that space has no
-    ceiling, air ends ``OPEN_HEIGHT`` above the floor instead. Of several parts, the largest is taken.
+    triangles above and below or lies in a gap of them, and it is connected with the space above the floor. Where most of
+    that space has no ceiling, air ends ``OPEN_HEIGHT`` above the floor instead. Of several parts, the largest is taken.
 
     Args:
         corners: [T, 3, 3] float32, metres, the triangles of the scene.
@@ -242,7 +243,7 @@ def _places(shape: tuple[int, ...], frame: np.ndarray, points: np.ndarray) -> tu
 def _indoors(
     corners: np.ndarray, shape: np.ndarray, frame: np.ndarray, floor: np.ndarray, above: np.ndarray, radius: float
 ) -> np.ndarray:
-    """Return which voxels [X, Y, Z] bool have triangles above and below.
+    """Return which voxels [X, Y, Z] bool have triangles above and below, or are in a gap between such voxels.
 
     Without ceilings, they are those near the floor instead, and Y is cut so that agents cannot fly higher.
     """
@@ -250,6 +251,7 @@ def _indoors(
     low = np.full((x, z), np.inf)
     high = np.full((x, z), -np.inf)
     write_columns(corners, frame, low, high)
+    low, high = -_without_gaps(-low, frame[3]), _without_gaps(high, frame[3])
     column, _, row = _places((x, y, z), frame, above)
     if (above[:, 1] < high[column, row]).mean() < 0.5:
         top = floor[:, 1].max() + OPEN_HEIGHT
@@ -257,6 +259,18 @@ def _indoors(
         y = int(np.ceil((top + radius - frame[1]) / frame[3]))
     heights = frame[1] + (np.arange(y) + 0.5) * frame[3]
     return (heights[:, None] > low[:, None]) & (heights[:, None] < high[:, None])
+
+
+def _without_gaps(heights: np.ndarray, cell: float) -> np.ndarray:
+    """Return heights [X, Z] in which gaps have the height of what surrounds them: their morphological closing."""
+    steps = int(_GAP / cell / 2)
+    out = np.pad(heights, steps + 1, constant_values=-np.inf)
+    for reduced in (np.maximum, np.minimum):
+        for _ in range(steps):
+            for axis in (0, 1):
+                out = reduced.reduce([out, np.roll(out, 1, axis), np.roll(out, -1, axis)])
+    inside = slice(steps + 1, -steps - 1)
+    return out[inside, inside]
 
 
 def make_surfaces(corners: np.ndarray, low: np.ndarray, high: np.ndarray) -> Surfaces:

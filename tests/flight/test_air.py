@@ -126,6 +126,17 @@ def test_without_a_ceiling_air_ends_above_the_floor():
     assert 2.2 < centers[:, 1].max() < 2.6
 
 
+@pytest.mark.parametrize(("y", "height"), [(0.0, 0.5), (2.6, 2.1)])
+def test_a_hole_in_the_floor_or_the_ceiling_does_not_divide_air(y, height):
+    room = box((-4, 0, -3), (4, 2.6, 3), inward=True)
+    room = room[~(room[:, :, 1] == np.float32(y)).all(axis=1)]
+    spans = (((-4, -3), (-2.6, 3)), ((-1.4, -3), (4, 3)), ((-2.6, -3), (-1.4, -0.6)), ((-2.6, 0.6), (-1.4, 3)))
+    around = [box((x0, y, z0), (x1, y, z1)) for (x0, z0), (x1, z1) in spans]
+    wall = box((-0.1, 0, -3), (0.1, 2.6, 2))
+    air = find_air(np.concatenate([room, wall, *around]), floor(8, 6), RADIUS, CELL)
+    assert lengths(air, [[-2, height, 0]], [2, 1.3, 0])[0] == pytest.approx(5.8, abs=0.3)
+
+
 def test_random_points_are_free_of_surfaces():
     scene = box_room()
     air = find_air(scene.vertices[scene.triangles], floor(8, 6), RADIUS, CELL)
