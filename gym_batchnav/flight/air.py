@@ -175,8 +175,9 @@ def find_air(corners: np.ndarray, floor: np.ndarray, radius: float, cell: float)
     """Find the air of a scene for a sphere; it has no goals yet.
 
     A voxel is in the air if a sphere at its centre touches no triangle, the vertical line through the centre meets
-    triangles above and below or lies in a gap of them, and it is connected with the space above the floor. Where most of
-    that space has no ceiling, air ends ``OPEN_HEIGHT`` above the floor instead. Of several parts, the largest is taken.
+    triangles above and below or lies in a gap of them, and it is connected with the space above the floor. Where most
+    of that space has no ceiling, air ends ``OPEN_HEIGHT`` above the floor instead. Of several parts, the largest is
+    taken.
 
     Args:
         corners: [T, 3, 3] float32, metres, the triangles of the scene.
