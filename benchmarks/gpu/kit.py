@@ -22,7 +22,7 @@ from typing import Any
 OUT = Path(os.environ.get("OUT", "out/gpu"))
 DATA = Path(os.environ.get("GYM_BATCHNAV_TEST_DATA", "../shared"))
 RESULTS = "results.jsonl"
-LIMITS = {"correct": 270, "speed": 270}  # seconds of each stage
+LIMITS = {"correct": 270, "speed": 270, "peer": 60}  # seconds of each stage
 SMALL_FACTOR = 4  # times longer limits with --small, for machines that draw in software
 MIN_SECONDS = 10.0  # no stage starts with less time than this
 

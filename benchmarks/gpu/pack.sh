@@ -2,20 +2,22 @@
 # Collect what a GPU machine without a network needs in one ignored folder: bash benchmarks/gpu/pack.sh [--help]
 #
 #   wheels.tar.xz   packages for Python 3.12 on Linux x86-64 (benchmarks/gpu/wheels.txt), repacked to compress well
-#   warp_lang-*     the wheel of NVIDIA Warp in pieces of at most 45 MiB
+#   peers.tar.xz    MuJoCo Warp (benchmarks/gpu/peers.txt), for the stage peer
+#   warp.tar.xz.*   NVIDIA Warp without its compiler for processors, in pieces of at most 40 MiB
 #   loaders.tar.xz  libglvnd's loaders of EGL and OpenGL, for images that have only NVIDIA's driver
 #   scenes.tar.xz   the shared scenes, without images that the renderers do not read
 #
 # Variables: KIT, the folder (.gpu-kit); DATA, the folder of the shared scenes (../shared, optional);
-# PYTHON, any Python with pip (python3). The script fails if the folder is larger than 220 MiB.
+# PYTHON, any Python with pip (python3). The script fails if the folder is larger than 140 MiB. Where less can be sent at
+# once, send the files in several parts: run.sh needs all of them in one folder.
 set -euo pipefail
-if [ "${1-}" = --help ] || [ "${1-}" = -h ]; then sed -n '2,11s/^# \{0,1\}//p' "$0"; exit; fi
+if [ "${1-}" = --help ] || [ "${1-}" = -h ]; then sed -n '2,13s/^# \{0,1\}//p' "$0"; exit; fi
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 kit=${KIT:-$root/.gpu-kit}
 data=${DATA:-$root/../shared}
 python=${PYTHON:-python3}
-most=$((220 * 1024 * 1024))
+most=$((140 * 1024 * 1024))
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -29,7 +31,7 @@ for minor in 5 12 17 24 27 28 31 34 35 39; do platforms+=(--platform "manylinux_
 gather() {
   echo "== $2"
   "$python" -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: --python-version 3.12 \
-    --implementation cp "${platforms[@]}" --platform any --dest "$work/$2" --requirement "$here/$1"
+    --implementation cp "${platforms[@]}" --platform any --dest "$work/$2" --constraint "$root/.ci/constraints.txt" --requirement "$here/$1"
   # Wheels are zip archives: stored without compression, they compress together to half the size.
   "$python" - "$work/$2" << 'END'
 import sys, zipfile
@@ -46,11 +48,14 @@ END
   tar -C "$work" -cf - "$2" | xz -9e -T0 > "$kit/$2.tar.xz"
 }
 gather wheels.txt wheels
+gather peers.txt peers
 
 echo "== NVIDIA Warp"
 "$python" -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: --python-version 3.12 \
-  --implementation cp "${platforms[@]}" --dest "$work/warp" warp-lang
-for wheel in "$work"/warp/*.whl; do split -b 45m -d "$wheel" "$kit/$(basename "$wheel")."; done
+  --implementation cp "${platforms[@]}" --dest "$work" --constraint "$root/.ci/constraints.txt" warp-lang
+"$python" -m zipfile -e "$work"/warp_lang-*.whl "$work/warp"
+rm -rf "$work"/warp/warp/{bin/warp-clang.so,tests,examples}
+tar -C "$work/warp" -cf - . | xz -9e -T0 | split -b 40m -d - "$kit/warp.tar.xz."
 
 echo "== loaders of EGL and OpenGL"
 if command -v apt-get > /dev/null && command -v dpkg > /dev/null; then

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Measure this package on a machine with a GPU and no network: bash benchmarks/gpu/run.sh [--small] [stage ...]
+# Run any command there: bash benchmarks/gpu/run.sh exec COMMAND ...
 #
 # This installs the packages from benchmarks/gpu/pack.sh into a new virtual environment on top of the machine's own
 # packages, compiles the kernels, runs the stages in order, and prints a table. Everything ends within BUDGET seconds.
@@ -8,13 +9,15 @@
 #   speed    Warp, OpenGL and Embree alone, up to 16,384 views, depth at 64 x 64 and RGB at 128 x 128, and their memory;
 #            whole steps of 4,096 agents, in one batch and in two halves that overlap; training of a small policy and
 #            the paper's
+#   peer     depth of a house beside MuJoCo Warp
 #
 #   --small  few agents and short times, to test the kit itself; works without a GPU
 #
 # Variables, with defaults in parentheses:
 #   OUT      folder for the results (out/gpu): results.jsonl, written line by line; table.txt; log.txt
 #   KIT      folder that pack.sh has made (.gpu-kit)
-#   WORK     folder for the virtual environment, caches and unpacked files (a new temporary folder)
+#   WORK     folder for the virtual environment, caches and unpacked files (a new temporary folder); what an earlier
+#            call has installed in it is used again
 #   PYTHON   Python with torch (python3)
 #   BUDGET   time limit in seconds, including the installation (570)
 #   DATA     folder of the shared scenes, used if the kit does not contain them (../shared)
@@ -28,42 +31,44 @@ work=${WORK:-$(mktemp -d)}
 python=${PYTHON:-python3}
 export OUT=${OUT:-$root/out/gpu} PYTHONUNBUFFERED=1
 mkdir -p "$OUT" "$work"
-[ -f "$kit/wheels.tar.xz" ] || { echo "error: no $kit/wheels.tar.xz: run bash benchmarks/gpu/pack.sh where there is a network"; exit 2; }
+if [ ! -f "$kit/wheels.tar.xz" ] && [ ! -f "$work/wheels.tar.xz.done" ]; then
+  echo "error: no $kit/wheels.tar.xz: run bash benchmarks/gpu/pack.sh where there is a network"
+  exit 2
+fi
 
 unpack() {  # unpack ARCHIVE FOLDER; with Python's tarfile, as xz may not be installed
   mkdir -p "$2"
   "$python" -c 'import sys, tarfile; tarfile.open(sys.argv[1]).extractall(sys.argv[2], filter="data")' "$1" "$2"
 }
 
-echo "== installing into $work"
-unpack "$kit/wheels.tar.xz" "$work"
-"$python" -m venv --clear --without-pip --system-site-packages "$work/venv"
+new() { [ -f "$kit/$1" ] && [ ! -f "$work/$1.done" ] && touch "$work/$1.done"; }
+[ -d "$work/venv" ] || "$python" -m venv --without-pip --system-site-packages "$work/venv"
 site=$("$work/venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 # If $python belongs to a virtual environment, --system-site-packages does not include its packages: add them.
 "$python" -c 'import site; [print(f"import site; site.addsitedir({path!r})") for path in site.getsitepackages()]' \
   > "$site/machine.pth"
-install() {
-  "$python" -m pip install --quiet --disable-pip-version-check --no-index --no-deps --no-compile --no-cache-dir \
-    --target "$site" "$@"
-}
-install "$work"/wheels/*.whl
-probe() { "$work/venv/bin/python" -c "$1" 2> /dev/null; }
-for first in "$kit"/warp_lang-*.whl.00; do
-  if [ -f "$first" ] && ! probe 'import warp'; then
-    wheel=$work/wheels/$(basename "${first%.00}")
-    cat "${first%.00}".[0-9][0-9] > "$wheel"
-    install "$wheel"
+for list in wheels peers; do
+  if new $list.tar.xz; then
+    echo "== installing $list into $work"
+    unpack "$kit/$list.tar.xz" "$work"
+    "$python" -m pip install --quiet --disable-pip-version-check --no-index --no-deps --no-compile --no-cache-dir \
+      --target "$site" "$work/$list"/*.whl
   fi
 done
-if [ -f "$kit/scenes.tar.xz" ]; then
-  unpack "$kit/scenes.tar.xz" "$work/shared"
+if new warp.tar.xz.00 && ! "$work/venv/bin/python" -c 'import warp' 2> /dev/null; then
+  echo "== installing Warp into $work"
+  cat "$kit"/warp.tar.xz.[0-9][0-9] > "$work/warp.tar.xz"
+  unpack "$work/warp.tar.xz" "$site"
+fi
+if new scenes.tar.xz; then unpack "$kit/scenes.tar.xz" "$work/shared"; fi
+if new loaders.tar.xz; then unpack "$kit/loaders.tar.xz" "$work/loaders"; fi
+if [ -d "$work/shared" ]; then
   export GYM_BATCHNAV_TEST_DATA=$work/shared
 else
   export GYM_BATCHNAV_TEST_DATA=${DATA:-$root/../shared}
 fi
-if [ -f "$kit/loaders.tar.xz" ] && ! "$python" -c 'import ctypes; ctypes.CDLL("libEGL.so.1")' 2> /dev/null; then
+if [ -d "$work/loaders" ] && ! "$python" -c 'import ctypes; ctypes.CDLL("libEGL.so.1")' 2> /dev/null; then
   echo "   libEGL was not found: using the loaders in the kit"
-  unpack "$kit/loaders.tar.xz" "$work/loaders"
   export LD_LIBRARY_PATH=$work/loaders${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
   export GLCONTEXT_LINUX_LIBEGL=libEGL.so.1 GLCONTEXT_LINUX_LIBGL=libGL.so.1
 fi
@@ -77,6 +82,7 @@ if [ -d $nvidia/lib64 ] && ! "$python" -c 'import ctypes; ctypes.CDLL("libEGL_nv
   export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$nvidia/lib64
 fi
 export PYTHONPATH=$root NUMBA_CACHE_DIR=$work/numba GYM_BATCHNAV_CACHE=$work/cache PATH=$work/venv/bin:$PATH
+if [ "${1-}" = exec ]; then shift; exec "$@"; fi
 
 echo "== compiling the kernels"
 warm='from gym_batchnav.library.warmup import draw_small_scene; draw_small_scene'

@@ -72,7 +72,7 @@ class RunConfig:
         color_jitter: How colours vary from image to image, if the agents see any.
         task: The task, with its reward.
         num_episodes: Number of episodes to sample for a scene that comes without any.
-        device: ``"cpu"``, or ``"cuda"`` for networks and observations on an NVIDIA GPU.
+        device: ``"cpu"``, or ``"cuda"`` for networks and, unless noise or a map reads them, images on an NVIDIA GPU.
         renderer: See BatchNavEnv.
         threads: Number of threads that torch and Numba share; by default one per processor that the workers of this
             machine may use.
@@ -121,16 +121,19 @@ class RunConfig:
                 rotate_every=self.rotate_every,
                 deterministic_rotation=self.device == "cpu",
             )
+        sensors = (*self.sensors, *self.teacher_sensors)
+        color_jitter = self.color_jitter if "rgb" in self.sensors else None
+        reads_images = color_jitter is not None or MapPath.name in sensors  # in main memory
         keywords: dict[str, Any] = {
             "num_envs": num_envs,
-            "sensors": sensors_of((*self.sensors, *self.teacher_sensors)),
+            "sensors": sensors_of(sensors),
             "episodes": self.num_episodes,
             "autoreset_mode": "same_step",
             "buffers": 2,
             "camera": self.camera,
-            "sensor_noise": {"rgb": self.color_jitter} if self.color_jitter and "rgb" in self.sensors else None,
+            "sensor_noise": None if color_jitter is None else {"rgb": color_jitter},
             "task": self.task,
-            "obs_device": self.device,
+            "obs_device": "cpu" if reads_images else self.device,
             "renderer": self.renderer,
         }
         return BatchNavEnv(**{**keywords, **overrides, "scenes": scenes})

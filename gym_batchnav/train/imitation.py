@@ -106,7 +106,7 @@ class PolicyTeacher:
 
     def set_state(self, state: Any) -> None:
         """Take over what ``get_state`` returned."""
-        self._state = state
+        self._state = state.to(self.policy.device)
 
 
 Teacher = RuleTeacher | PolicyTeacher
@@ -121,13 +121,14 @@ def check_teacher(name: str) -> None:
         )
 
 
-def make_teacher(name: str) -> Teacher:
+def make_teacher(name: str, device: torch.device) -> Teacher:
     """Make the teacher that is imitated.
 
     Args:
         name: ``"follower"`` uses the scene's navmesh, so that a policy cannot see the reason of all its actions;
             ``"mapper"`` follows the reading of ``MapPath``, a sensor of the environment that the policy need not see.
             A policy file or the name of a shipped policy is a policy, see ``PolicyTeacher``.
+        device: Where a policy computes.
 
     Raises:
         ValueError: The name is unknown, or the file is damaged.
@@ -135,7 +136,8 @@ def make_teacher(name: str) -> Teacher:
     check_teacher(name)
     file = None if name in (FOLLOWER, MAPPER) else agent_file(name)
     if file is not None:
-        return PolicyTeacher(*load_policy(file))
+        policy, about = load_policy(file)
+        return PolicyTeacher(policy.to(device), about)
     return RuleTeacher(MapAgent() if name == MAPPER else ShortestPathAgent())
 
 

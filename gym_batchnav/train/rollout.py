@@ -93,7 +93,7 @@ class Collector:
         observation, _ = env.reset(seed=seed)
         self._memory = policy.initial_state(env.num_envs)  # [rows, N, H] float32
         self._rollout = _empty_rollout(policy, num_steps, env.num_envs, observation)
-        self._teacher = None if teacher is None else make_teacher(teacher)
+        self._teacher = None if teacher is None else make_teacher(teacher, policy.device)
         self._took_part: np.ndarray | bool = True  # [N] bool, the agents in the current episodes of their worlds
         if self._teacher is not None:
             self._teacher.reset(env)

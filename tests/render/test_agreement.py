@@ -11,6 +11,7 @@ from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.library.sources import scene_sources
 from gym_batchnav.navmesh import NavMesh, NavMeshSettings
 from gym_batchnav.render.api import SENSOR_FORMATS, SENSORS, make_renderer
+from gym_batchnav.render.opengl.context import shared_context
 from gym_batchnav.scene.load import load_scene
 from gym_batchnav.scene.scene import CLAMP, LINEAR, MIRROR, NEAREST, REPEAT
 
@@ -41,13 +42,11 @@ def pictures(names, scenes, slots, views, camera, sensors=SENSORS):
         shown.append(renderer.target(camera, sensors, len(views)).render(slots, views))
         renderer.close()
     if "opengl" in names:
-        from gym_batchnav.render.opengl.context import shared_context
-
         assert shared_context().moderngl.error == "GL_NO_ERROR"
     return shown
 
 
-def assert_agreement(images, embree, camera, in_sight=0.3, tolerance=0.5):
+def assert_agreement(images, embree, camera, in_sight=0.3, tolerance=0.5, odd=0.003):
     """The agreement that the design promises; pixels where two objects lie in one place need not be left out."""
     unit = camera.max_depth if camera.normalize_depth else 1.0
     depth = images["depth"] * unit
@@ -58,7 +57,7 @@ def assert_agreement(images, embree, camera, in_sight=0.3, tolerance=0.5):
     assert difference.mean() <= tolerance
     hit = embree["semantic"][..., 0] > 0
     assert hit.mean() > in_sight  # there was something to see
-    assert (difference.max(axis=-1)[hit] > 8).mean() <= 0.003
+    assert (difference.max(axis=-1)[hit] > 8).mean() <= odd
 
 
 def brick(seed, side=128):
@@ -194,11 +193,13 @@ def assert_agreement_on_folder(folder, count):
     views = np.concatenate([poses(scene, count) for scene in scenes])
     slots = np.repeat(np.arange(len(scenes)), count)
     warp, opengl, embree = pictures(("warp", "opengl", "embree"), scenes, slots, views, camera)
-    for name, images, tolerance in (("warp", warp, 0.1), ("opengl", opengl, 0.5)):
+    # Graphics processors choose a mip level with fewer digits: an NVIDIA H200 colours 0.5% of the pixels otherwise.
+    odd = 0.003 if shared_context().software else 0.01
+    for name, images, tolerance, share in (("warp", warp, 0.1, 0.003), ("opengl", opengl, 0.5, odd)):
         for slot, scene in enumerate(scenes):
             one, truth = ({key: image[slots == slot] for key, image in drawn.items()} for drawn in (images, embree))
             try:
-                assert_agreement(one, truth, camera, in_sight=0.02, tolerance=tolerance)
+                assert_agreement(one, truth, camera, in_sight=0.02, tolerance=tolerance, odd=share)
             except AssertionError as error:
                 raise AssertionError(f"{name}: {folder.name}: {scene.name}: {error}") from error
 

@@ -13,7 +13,7 @@ from rays import AHEAD, pixel_rays, to_srgb
 
 from gym_batchnav.geometry import Camera, look_at
 from gym_batchnav.library.library import SceneLibrary
-from gym_batchnav.render.api import make_renderer
+from gym_batchnav.render.api import is_software, make_renderer
 
 pytestmark = pytest.mark.filterwarnings("ignore:renderer='warp'")
 CAMERA = Camera(48, 40, hfov_deg=80, normalize_depth=False, max_depth=100, lit=False)
@@ -113,6 +113,8 @@ def draw(name):
         images = target.render(np.array([list(SCENES).index(name)]), view[None])
         return {sensor: picture[0] for sensor, picture in images.items()}
 
+    # Graphics processors interpolate depth with fewer digits: an NVIDIA H200 with 4e-4.
+    draw_one.tolerance = 1e-3 if name == "opengl" and not is_software(renderer.device) else 1e-4
     yield draw_one
     renderer.close()
 
@@ -131,11 +133,11 @@ def look(name):
     return draw_ahead
 
 
-def assert_depth(depth, truth, where=True):
-    """Depth is true to 1e-4 where asked; what is beyond the clip reads the clip."""
+def assert_depth(draw, depth, truth, where=True):
+    """Depth is true to ``draw.tolerance`` where asked; what is beyond the clip reads the clip."""
     truth = np.minimum(truth, CAMERA.max_depth)
     error = np.abs(depth[..., 0] - truth) / np.maximum(truth, 1)
-    assert np.max(error, where=where, initial=0) <= 1e-4
+    assert np.max(error, where=where, initial=0) <= draw.tolerance
 
 
 def in_box(view, low, high):
@@ -166,7 +168,7 @@ def test_depth_of_a_floor(draw, turn, height):
     down = np.where(directions[..., 1] < 0, directions[..., 1], -1e-30)
     truth = -eye[1] / down
     hit = (np.abs(eye + truth[..., None] * directions)[..., [0, 2]] <= FLOOR).all(axis=-1)
-    assert_depth(draw("floor", view)["depth"], np.where(hit, truth, np.inf), inside_of(hit))
+    assert_depth(draw, draw("floor", view)["depth"], np.where(hit, truth, np.inf), inside_of(hit))
 
 
 @given(turns, places)
@@ -175,7 +177,7 @@ def test_depth_of_a_room_from_inside(draw, turn, place):
     eye = (low + high) / 2 + 0.9 * np.array(place) * (high - low) / 2
     view = views_at(eye[None], rotation(turn)[None])[0]
     _, leave, _, face = in_box(view, low, high)
-    assert_depth(draw("room", view)["depth"], leave, inside_of(face))
+    assert_depth(draw, draw("room", view)["depth"], leave, inside_of(face))
 
 
 @given(places, places, angles)
@@ -185,7 +187,7 @@ def test_depth_of_a_box_from_outside(draw, place, aim, roll):
     hit = (entry <= leave) & (entry > 0)
     assert hit.any()
     truth = np.where(hit, entry, np.inf)
-    assert_depth(draw("crate", view)["depth"], truth, inside_of(np.where(hit, face, -1)))
+    assert_depth(draw, draw("crate", view)["depth"], truth, inside_of(np.where(hit, face, -1)))
 
 
 @settings(max_examples=8)
@@ -202,7 +204,7 @@ def test_depth_of_a_sphere(draw, place, aim, roll):
     slant = np.sqrt(np.maximum(root, 0) / square)
     sure = np.where(root >= 0, slant > 0.3, inside_of(root >= 0))
     assert (slant > 0.3).any()
-    assert_depth(draw("sphere", view)["depth"], truth, sure)
+    assert_depth(draw, draw("sphere", view)["depth"], truth, sure)
 
 
 @given(st.sampled_from([-1, 1]), st.floats(1, 2), places, places, angles)
@@ -227,7 +229,7 @@ def test_a_checkerboard_lands_where_perspective_puts_it(draw, side, distance, pl
     rgb = images["rgb"]
     assert sure.sum() > 30
     assert (rgb[sure & white] == 255).all() and (rgb[sure & ~white] == 0).all()
-    assert_depth(images["depth"], np.where(inside, t, np.inf), sure)
+    assert_depth(draw, images["depth"], np.where(inside, t, np.inf), sure)
 
 
 def test_a_sheet_shows_through_the_holes_of_another_in_its_plane(draw):

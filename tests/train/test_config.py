@@ -213,3 +213,10 @@ class TestWhatGivesWay:
         there = make_config({"device": "cuda", "ppo.compile": False}).ppo
         assert there.autocast and there.channels_last and not there.compile
         assert not make_config({"preset": "gpu", "device": "cpu"}).ppo.autocast
+
+    def test_images_that_noise_or_a_map_reads_are_in_main_memory(self, monkeypatch):
+        monkeypatch.setattr("gym_batchnav.train.config.BatchNavEnv", lambda **keywords: keywords["obs_device"])
+        devices = {name: make_config({"preset": name, "device": "cuda"}).make_env() for name in PRESETS}
+        assert {name for name, device in devices.items() if device == "cpu"} == {
+            "pointnav_depth", "pointnav_map", "pointnav_rgb"
+        }  # fmt: skip

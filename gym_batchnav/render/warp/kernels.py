@@ -18,6 +18,7 @@ from gym_batchnav.scene.scene import MIRROR, REPEAT
 wp.set_module_options({"enable_backward": False})
 
 RAY = wp.types.vector(length=6, dtype=wp.float32)
+TILE = (4, 8)  # rows and columns of pixels
 
 
 @wp.struct
@@ -90,6 +91,8 @@ class Lens:
 
     rays: wp.array2d(dtype=RAY)  # [4 h, 4 w]
     axes: wp.array3d(dtype=wp.vec3)  # [h, w, 2]
+    width: wp.int32
+    height: wp.int32
     parallel: wp.float32
     near: wp.float32
     miss: wp.float32
@@ -350,7 +353,7 @@ def turned_back(matrix: wp.mat44, vector: wp.vec3) -> wp.vec3:
 
 
 @wp.func
-def place(matrix: wp.mat44) -> wp.vec3:
+def translation(matrix: wp.mat44) -> wp.vec3:
     """Return the translation of a matrix."""
     return wp.vec3(matrix[0, 3], matrix[1, 3], matrix[2, 3])
 
@@ -379,7 +382,7 @@ def aim(lens: Lens, views: Views, n: wp.int32, y: wp.int32, x: wp.int32) -> Ray:
 def in_body(ray: Ray, pose: wp.mat44) -> Ray:
     """Return a ray of the world in a body's frame."""
     own = Ray()
-    own.origin = turned_back(pose, ray.origin - place(pose))
+    own.origin = turned_back(pose, ray.origin - translation(pose))
     own.direction = turned_back(pose, ray.direction)
     own.right = turned_back(pose, ray.right)
     own.up = turned_back(pose, ray.up)
@@ -420,6 +423,9 @@ def write_geometry(
 def draw_kernel(colored: bool, moving: bool) -> Any:
     """Return the kernel that draws views, one thread per pixel.
 
+    Threads are numbered by view, by tile of TILE pixels, and within the tile, so that the 32 threads that a GPU runs
+    together trace neighbouring rays.
+
     Args:
         colored: Whether colours are drawn.
         moving: Whether bodies are drawn.
@@ -434,7 +440,11 @@ def draw_kernel(colored: bool, moving: bool) -> Any:
         lens: Lens,
         out: Pictures,
     ) -> None:
-        n, y, x = wp.tid()
+        n, row, column, place = wp.tid()
+        y = row * wp.static(TILE[0]) + place / wp.static(TILE[1])
+        x = column * wp.static(TILE[1]) + place % wp.static(TILE[1])
+        if y >= lens.height or x >= lens.width:
+            return
         ray = aim(lens, views, n, y, x)
         slot = scenes[views.slot[n]]
         hit = trace(slot, lens, ray, lens.near, lens.rays[y, x][wp.static(END)])
@@ -445,14 +455,14 @@ def draw_kernel(colored: bool, moving: bool) -> Any:
         seen = ray
         towards = views.light[n]
         if wp.static(moving):
-            for row in range(bodies.first[n], bodies.first[n + 1]):
-                pose = bodies.pose[row]
+            for body in range(bodies.first[n], bodies.first[n + 1]):
+                pose = bodies.pose[body]
                 own = in_body(ray, pose)
-                if may_meet(own, bodies.spheres[bodies.slot[row]]):
+                if may_meet(own, bodies.spheres[bodies.slot[body]]):
                     far = hit.length
                     if hit.face < 0:
                         far = lens.rays[y, x][wp.static(END)]
-                    shape = shapes[bodies.slot[row]]
+                    shape = shapes[bodies.slot[body]]
                     nearer = trace(shape, lens, own, lens.near, far)
                     if nearer.face >= 0:
                         hit = nearer
@@ -460,7 +470,7 @@ def draw_kernel(colored: bool, moving: bool) -> Any:
                         seen = own
                         towards = turned_back(pose, views.light[n])
                         normal = turned(pose, nearer.normal)
-                        id = bodies.object_id[row]
+                        id = bodies.object_id[body]
         if wp.static(colored):
             color = wp.vec3(0.0, 0.0, 0.0)
             if hit.face >= 0:

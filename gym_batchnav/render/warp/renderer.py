@@ -90,6 +90,10 @@ class GeometryPreparer:
         )
 
 
+CONSTRUCTOR = "cubql"
+BLOCK = 64  # threads
+
+
 @dataclass(frozen=True, eq=False)
 class _Shape:
     """A scene or body on the device, with records and texels by the texels per side of its textures."""
@@ -185,7 +189,8 @@ class WarpRenderer:
         shape = self._shapes.get((library, slot, cull))
         if geometry is None or (shape is not None and shape.geometry is geometry):
             return None if geometry is None else shape
-        mesh = wp.Mesh(self.upload(geometry.points, wp.vec3), self.upload(geometry.triangles, wp.int32))
+        points, triangles = self.upload(geometry.points, wp.vec3), self.upload(geometry.triangles, wp.int32)
+        mesh = wp.Mesh(points, triangles, bvh_constructor=CONSTRUCTOR if self.warp_device.is_cuda else "sah")
         corners = self.upload(geometry.corners, wp.vec3)
         tree = None
         if len(geometry.corners):
@@ -338,11 +343,13 @@ class _WarpDrawing(Drawing):
         pictures = kernels.Pictures()
         for sensor, picture in self._sets[self._next_set].items():
             setattr(pictures, sensor, picture)
+        rows, columns = kernels.TILE
         wp.launch(
             self._kernel,
-            (len(slots), camera.height, camera.width),
+            (len(slots), -(-camera.height // rows), -(-camera.width // columns), rows * columns),
             [scenes.slots, shapes.slots, self._views(slots, views), moving, self._lens, pictures],
             device=renderer.warp_device,
+            block_dim=BLOCK,
         )
 
     def _views(self, slots: np.ndarray, matrices: np.ndarray) -> Any:
@@ -377,6 +384,7 @@ def _lens(camera: Camera, sensors: tuple[str, ...], device: Any) -> Any:
     lens = kernels.Lens()
     lens.rays = wp.array(table.rays, dtype=kernels.RAY, device=device)
     lens.axes = wp.array(table.axes, dtype=wp.vec3, device=device)
+    lens.width, lens.height = camera.width, camera.height
     lens.parallel = table.parallel
     for name in ("near", "miss", "min_depth", "max_depth", "offset", "unit"):
         setattr(lens, name, getattr(optics, name))

@@ -202,6 +202,26 @@ def test_a_policy_learns_from_what_stays_on_the_device(tmp_path):
     assert ppo.frames == 3 * 16 * 24 and all(np.isfinite(value) for value in losses.values())
 
 
+@pytest.mark.parametrize(
+    ("preset", "sensor"), [("pointnav_rgb", "rgb"), ("pointnav_depth", "depth"), ("gpu", "depth")], ids=str
+)
+def test_presets_learn_and_resume_on_the_device(tmp_path, preset, sensor):
+    """One with a policy as teacher and noise of images, one with a map, and one whose images stay on the device."""
+    from gym_batchnav.train.run import TrainingRun
+
+    given = {
+        "preset": preset, "device": "cuda", "scenes": ["apartments"], "num_envs": 16, "resident_scenes": 2,
+        "frames": 5 * 16 * 32, "ppo.compile": False,
+    }  # fmt: skip
+    for resume in (False, True):
+        stops = iter([False, False, True])
+        run = TrainingRun(tmp_path / "run", given, resume, loggers=["jsonl"])
+        complete = run.train(lambda stops=stops, resume=resume: False if resume else next(stops))
+        assert complete == resume and run.ppo.policy.device.type == "cuda" and sensor in run.ppo.policy.sensors
+        run.close()
+    assert run.ppo.frames == given["frames"]
+
+
 WORKER = """
 import os, numpy as np, torch
 from gym_batchnav import BatchNavEnv
