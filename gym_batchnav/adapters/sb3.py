@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, cast
@@ -88,6 +89,14 @@ class SB3VecEnv(Adapter, VecEnv):
         self._actions: np.ndarray | None = None
         # Reward, terminated, truncated and infos of the last step, as the batch returned them.
         self.outcome: tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, Any]] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return nothing: models of SB3 that are saved pickle the environment of their rollout buffer."""
+        return {}
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        """Raise the error of the batch, which cannot be copied."""
+        return deepcopy(self.env, memo)
 
     def reset(self) -> Observation:
         """Begin an episode in every environment, with the seeds and options given since the last reset."""

@@ -5,6 +5,8 @@ from libraries import require
 
 require("stable_baselines3")
 
+from copy import deepcopy
+
 import numpy as np
 import pytest
 from gymnasium.wrappers.vector import RecordEpisodeStatistics
@@ -171,3 +173,25 @@ def test_other_environments_are_refused(make):
     keywords = {"rollout_buffer_class": WorldDictRolloutBuffer, "rollout_buffer_kwargs": {"env": env}}
     with pytest.raises(ValueError, match="pass env=, an SB3VecEnv made with agents_per_world="):
         PPO("MultiInputPolicy", env, **keywords)
+    with pytest.raises(ValueError, match="pass env=, an SB3VecEnv made with agents_per_world="):
+        PPO("MultiInputPolicy", env, rollout_buffer_class=WorldDictRolloutBuffer)
+
+
+def test_models_are_saved_without_their_environment_and_go_on_with_another(make, tmp_path):
+    env = make()
+    buffer = {"env": env}
+    model = PPO(
+        "MultiInputPolicy", env, n_steps=8, batch_size=8, n_epochs=1,
+        rollout_buffer_class=WorldDictRolloutBuffer, rollout_buffer_kwargs=buffer,
+    )  # fmt: skip
+    model.learn(8 * env.num_envs)
+    model.save(tmp_path / "model")
+    with pytest.raises(TypeError, match="cannot be copied"):
+        deepcopy(env)
+    seen = env.reset()
+    np.testing.assert_array_equal(
+        PPO.load(tmp_path / "model").predict(seen, deterministic=True)[0], model.predict(seen, deterministic=True)[0]
+    )
+    PPO.load(tmp_path / "model", env, rollout_buffer_kwargs=buffer).learn(8 * env.num_envs)
+    with pytest.raises(ValueError, match=r"no environment.*pass env=.*to load\(\)"):
+        PPO.load(tmp_path / "model", env).learn(8 * env.num_envs)
