@@ -169,12 +169,12 @@ class TestCollisions:
 @pytest.mark.parametrize("control", ["velocity", "acceleration"])
 def test_the_follower_reaches_every_goal_on_about_the_shortest_path(air, control):
     rng = np.random.default_rng(0)
-    start = air.random_points(40, rng)
-    flock = Flock(air, start, rng.uniform(-3, 3, 40), control=control)
-    goals = np.arange(40, dtype=np.int32) % 4
+    start = air.random_points(200, rng)
+    flock = Flock(air, start, rng.uniform(-3, 3, 200), control=control)
+    goals = np.arange(200, dtype=np.int32) % 4
     shortest = air.distance(start, goals)
-    flown = np.zeros(40)
-    near = np.zeros(40, bool)
+    flown = np.zeros(200)
+    near = np.zeros(200, bool)
     for _ in range(250):
         actions = flock.actions.follow(flock.movers, flock.state, goals, 0.2, True)
         active = ~near

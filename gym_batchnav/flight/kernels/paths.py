@@ -18,6 +18,7 @@ from gym_batchnav.navmesh.kernels.heap import pop, rise
 from gym_batchnav.navmesh.kernels.layout import Point
 from gym_batchnav.system.jit import ENTRY, INNER, SMALL, to_int64
 
+_ARRIVED = 0.1  # of a voxel's side, the distance from its centre at which a path goes on to the next turn
 _NEAR = 2  # voxels around a point among which its path begins, where none of the nearest eight are in the air
 
 
@@ -133,6 +134,7 @@ def path_from(voxels: Voxels, fields: Fields, goal: int, p: Point, radius: float
         return _distance(p, target), target
     best = np.inf
     turn = p
+    arrived = _ARRIVED * voxels.frame[3]
     for reach in range(1, _NEAR + 1):
         x0, x1, y0, y1, z0, z1 = _first_voxels(voxels, p, to_int64(reach))
         for x in range(x0, x1):
@@ -150,14 +152,15 @@ def path_from(voxels: Voxels, fields: Fields, goal: int, p: Point, radius: float
                     length = base + _distance(p, origin)
                     if length >= best:
                         continue
-                    if sees(voxels, p, origin, radius):
+                    if _distance(p, origin) > arrived and sees(voxels, p, origin, radius):
                         best = length
                         turn = origin
                         continue
                     length = np.float64(fields.distance[goal, row]) + _distance(p, center)
                     if length < best:
                         best = length
-                        turn = center
+                        # A voxel does not always quite see its parent, but their distance is known.
+                        turn = center if _distance(p, center) > arrived else origin
         if best < np.inf:
             break
     return best, turn
@@ -184,9 +187,6 @@ def write_turns(voxels: Voxels, fields: Fields, radius: float, start: np.ndarray
         length, turn = path_from(voxels, fields, goal, here, radius)
         if length == np.inf:
             return row
-        if row > 0 and _distance(turn, here) == 0:
-            # A voxel that does not quite see its parent: their distance is known, so the path goes there.
-            turn = _parent_of(voxels, fields, goal, here)
         out[row, 0] = turn.x
         out[row, 1] = turn.y
         out[row, 2] = turn.z
@@ -194,17 +194,3 @@ def write_turns(voxels: Voxels, fields: Fields, radius: float, start: np.ndarray
         if _distance(here, point_at(fields.goals, goal)) == 0:
             return row + 1
     return len(out)
-
-
-@njit(**INNER)
-def _parent_of(voxels: Voxels, fields: Fields, goal: int, center: Point) -> Point:
-    """Return the point to which the shortest path leads from the centre of a voxel; the goal for any other point."""
-    target = point_at(fields.goals, goal)
-    x0, x1, y0, y1, z0, z1 = _first_voxels(voxels, center, to_int64(1))
-    for x in range(x0, x1):
-        for y in range(y0, y1):
-            for z in range(z0, z1):
-                row = to_int64(voxels.number[x, y, z])
-                if row >= 0 and _distance(point_at(fields.centers, row), center) == 0:
-                    return _origin(fields.centers, target, to_int64(fields.parent[goal, row]))
-    return target
