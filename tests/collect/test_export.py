@@ -20,7 +20,7 @@ from gym_batchnav.collect.reading import read_episodes
 from gym_batchnav.geometry import Camera, camera_to_world, camera_views
 from gym_batchnav.system.extras import MissingExtraError
 
-CAMERA = Camera(32, 20)  # the least that LeRobot encodes as videos
+CAMERA = Camera(32, 20)  # LeRobot encodes nothing much smaller as videos
 SEEN = {"sensors": ("rgb", "depth", "semantic"), "sensor_noise": None, "scenes": ["apartment_1"], "camera": CAMERA}
 
 
@@ -159,7 +159,7 @@ def test_wrong_arguments_are_refused(dataset, tmp_path):
 
 
 def test_lerobot_is_not_given_images_that_it_cannot_encode(dataset, zarr_dataset, tmp_path):
-    with pytest.raises(ValueError, match="'depth' has 24 x 20 pixels, and LeRobot encodes at least 32 x 20: leave it"):
+    with pytest.raises(ValueError, match="'depth' has 24 x 20 pixels, and LeRobot encodes at least 32 x 16: leave it"):
         export_dataset(zarr_dataset, tmp_path / "out", "lerobot", video=True)
     info = read_info(dataset)
     record = finished_shards(dataset, info)[0]

@@ -47,7 +47,7 @@ def export_dataset(
         folder: Folder of the dataset, which may come from strangers.
         out: Folder of the result, which must not exist; it appears when it is complete.
         to: ``"lerobot"``, ``"minari"``, or ``"rrd"`` for recordings that rerun's viewer shows.
-        video: Let LeRobot store images as videos, which are smaller and not exact: of at least 32 x 20 pixels, with
+        video: Let LeRobot store images as videos, which are smaller and not exact: of at least 32 x 16 pixels, with
             depth of episodes of at least 3 steps.
         progress: Called with the number of further episodes and frames.
 

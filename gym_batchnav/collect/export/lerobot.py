@@ -18,10 +18,10 @@ from gym_batchnav.system.wording import counted
 STATE = "observation.state"
 _STATE_NAMES = ["x", "y", "z", "heading", "pitch"]
 _IMAGE_NAMES = ["height", "width", "channels"]
-# LeRobot 0.6.1 encodes videos with SVT-AV1, which ends the process for smaller images or fewer frames of depth.
+# LeRobot 0.6.1 encodes videos with SVT-AV1, which ends the process where images are narrower, and depth with HEVC.
 _VIDEO_WIDTH = 32  # pixels
-_VIDEO_HEIGHT = 20
-_VIDEO_STEPS = 3
+_VIDEO_HEIGHT = 16
+_VIDEO_STEPS = 3  # frames of depth
 
 
 def write(folder: Path, info: DatasetInfo, episodes: Iterator[Episode], about: Mapping[str, Any], video: bool) -> Path:
