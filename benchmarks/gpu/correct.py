@@ -1,4 +1,4 @@
-"""Stage correct: what the machine has, pytest -m gpu with a long stress test, and the agreement of the renderers."""
+"""Stage correct: what the machine has, pytest -m gpu with a long stress test, and the tests of the renderers."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def main() -> None:
         finish_tests(report, "pytest -m gpu", start_tests(*ON_GPU, "-k", f"not {STRESS}", **required))
     processes = 0 if report.small else min(num_processors() // 4, 4)
     chosen = ("tests/render/opengl/test_context.py",) if report.small else ("tests/render",)
-    common = ("-m", "opengl and not slow and not gpu", "-n", str(processes))
-    finish_tests(report, "OpenGL and agreement tests", start_tests(*common, *chosen))
+    common = ("-m", "not slow and not long and not gpu", "-n", str(processes))
+    finish_tests(report, "tests of the renderers", start_tests(*common, *chosen))
     if stress is not None:
         finish_tests(report, "stress of many batches", stress)
     report.end()

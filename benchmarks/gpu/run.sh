@@ -5,7 +5,7 @@
 # This installs the packages from benchmarks/gpu/pack.sh into a new virtual environment on top of the machine's own
 # packages, compiles the kernels, runs the stages in order, and prints a table. Everything ends within BUDGET seconds.
 #
-#   correct  drivers and versions; pytest -m gpu with a stress test of 100,000 batches; the OpenGL and agreement tests
+#   correct  drivers and versions; pytest -m gpu with a stress test of 100,000 batches; the tests of all renderers
 #   speed    Warp, OpenGL and Embree alone, up to 16,384 views, depth at 64 x 64 and RGB at 128 x 128, and their memory;
 #            whole steps of 4,096 agents, in one batch and in two halves that overlap; training of a small policy and
 #            the paper's

@@ -15,27 +15,37 @@ from gym_batchnav.scene.scene import Scene
 _STREAM = zlib.crc32(b"materials")
 _PATTERNS = 8  # textures painted for each scene
 _PLAIN, _OWN = 0.3, 0.6  # below the first, a material becomes plain; below the second, it keeps its texture
+_BARE = 0.35  # share of scenes that become bare
+_LIKE_THE_REST = 0.75  # share of the materials of a bare scene that have nearly the same colour
 
 
 def with_random_materials(scene: Scene, share: float, seed: int) -> Scene:
     """Return a generated scene with random colours and textures on some of its materials.
 
-    Such a material keeps its texture, becomes plain or gets one of eight painted patterns, and is tinted. The geometry
-    and the light stay. Tobin et al. (2017, "Domain Randomization") train detectors on materials like these.
+    Such a material keeps its texture, becomes plain or gets one of eight painted patterns, and is tinted. About a third
+    of the scenes become bare, as mock-ups and levels of games are: plain, and mostly of one colour. The geometry and
+    the light stay. Tobin et al. (2017, "Domain Randomization") train detectors on materials like these.
 
     Args:
         scene: A scene of ``generate_apartment`` or ``generate_building``.
         share: 0 to 1, the probability of each material.
         seed: Equal seeds give equal materials.
     """
-    rng = np.random.Generator(np.random.PCG64([seed, _STREAM]))
+    rng, bare = (np.random.Generator(np.random.PCG64([seed, _STREAM, *more])) for more in ((), (1,)))
     old = scene.materials
     chosen = rng.random(len(old)) < share
     kind = rng.random(len(old))
     pattern = len(scene.textures) + rng.integers(_PATTERNS, size=len(old))
     texture = np.where(kind < _PLAIN, -1, np.where(kind < _OWN, old.texture, pattern))
+    colors = _colors(len(old), rng)
+    if bare.random() < _BARE:
+        chosen |= bare.random(len(old)) < 0.8
+        texture[:] = -1
+        alike = bare.random(len(old)) < _LIKE_THE_REST
+        rest = _colors(1, bare) ** bare.uniform(0.2, 1)  # often pale
+        colors[alike] = rest * bare.uniform(0.85, 1, (alike.sum(), 1))
     tint = np.ones((len(old), 4))
-    tint[:, :3] = srgb_to_linear(_colors(len(old), rng))
+    tint[:, :3] = srgb_to_linear(colors)
     materials = replace(
         old,
         base_color=np.where(chosen[:, None], tint, old.base_color).astype(np.float32),

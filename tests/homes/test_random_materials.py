@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from gym_batchnav.homes import generate_scene, undamaged_scene
+from gym_batchnav.homes.random_materials import with_random_materials
 
 HOME = {"area": 30, "closed_doors": 0, "triangles": 5000}
 
@@ -29,6 +30,19 @@ def test_the_share_and_the_seed_choose_which_and_how():
     np.testing.assert_array_equal(some.materials.base_color[changed], all_.materials.base_color[changed])
     other = generate_scene(6, random_materials=1, **HOME)
     assert not np.array_equal(all_.textures[-1], other.textures[-1])
+
+
+def test_about_a_third_of_the_scenes_are_plain_and_mostly_of_one_colour():
+    scene = generate_scene(3, **HOME)
+    bare = 0
+    for seed in range(24):
+        made = with_random_materials(scene, 0.6, seed).materials
+        changed = (made.base_color != scene.materials.base_color).any(axis=1)
+        if (made.texture[changed] == -1).all():
+            bare += 1
+            colors = made.base_color[changed, :3]
+            assert (np.abs(colors - np.median(colors, axis=0)).max(axis=1) < 0.35).mean() > 0.5
+    assert 4 <= bare <= 14
 
 
 def test_a_share_is_between_0_and_1():
