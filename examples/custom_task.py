@@ -3,6 +3,7 @@
 import argparse
 
 import numpy as np
+import torch
 from gymnasium.spaces import Box
 
 from gym_batchnav import BatchNavEnv, Measure, Sensor, Task
@@ -53,6 +54,7 @@ if __name__ == "__main__":
     frames = parser.parse_args().frames
     env = BatchNavEnv(128, task=Stroll(), sensors=(), autoreset_mode="same_step", max_episode_steps=100)
     config = PPOConfig(frames, num_minibatches=4, normalize_advantages=True, optimizer="adamw", learning_rate=2.5e-3)
+    torch.manual_seed(0)  # of the weights
     ppo = PPO(env, make_policy("blind", env.single_observation_space), config)
     while ppo.frames < frames:
         steps = np.concatenate([ppo.iterate().episodes["steps_strolled"] for _ in range(10)])
