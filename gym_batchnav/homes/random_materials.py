@@ -16,6 +16,7 @@ _STREAM = zlib.crc32(b"materials")
 _PATTERNS = 8  # textures painted for each scene
 _PLAIN, _OWN = 0.3, 0.6  # below the first, a material becomes plain; below the second, it keeps its texture
 _BARE = 0.35  # share of scenes that become bare
+_BARE_MATERIALS = 0.8  # share of the materials of a bare scene that change at least
 _LIKE_THE_REST = 0.75  # share of the materials of a bare scene that have nearly the same colour
 
 
@@ -31,7 +32,8 @@ def with_random_materials(scene: Scene, share: float, seed: int) -> Scene:
         share: 0 to 1, the probability of each material.
         seed: Equal seeds give equal materials.
     """
-    rng, bare = (np.random.Generator(np.random.PCG64([seed, _STREAM, *more])) for more in ((), (1,)))
+    rng = np.random.Generator(np.random.PCG64([seed, _STREAM]))
+    bare = np.random.Generator(np.random.PCG64([seed, _STREAM, 1]))  # draws only for bare scenes
     old = scene.materials
     chosen = rng.random(len(old)) < share
     kind = rng.random(len(old))
@@ -39,7 +41,7 @@ def with_random_materials(scene: Scene, share: float, seed: int) -> Scene:
     texture = np.where(kind < _PLAIN, -1, np.where(kind < _OWN, old.texture, pattern))
     colors = _colors(len(old), rng)
     if bare.random() < _BARE:
-        chosen |= bare.random(len(old)) < 0.8
+        chosen |= bare.random(len(old)) < _BARE_MATERIALS
         texture[:] = -1
         alike = bare.random(len(old)) < _LIKE_THE_REST
         rest = _colors(1, bare) ** bare.uniform(0.2, 1)  # often pale

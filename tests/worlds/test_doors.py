@@ -95,7 +95,9 @@ def test_whatever_agents_do_no_door_runs_into_them(make):
 
 
 def test_doors_need_no_starts_of_episodes(make):
-    make(doors=Doors(HINGE * 3, ALONG_X * 3), episodes=2).reset(seed=0)
+    env = make(doors=Doors(HINGE * 3, ALONG_X * 3), episodes=2)
+    env.reset(seed=0)
+    assert env.worlds.state.position.shape[1] > 3 and env.worlds.state.present.all()
 
 
 def test_a_door_is_seen(make):

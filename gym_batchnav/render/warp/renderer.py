@@ -32,6 +32,9 @@ _KINDS: dict[str, Any] = {
     "normals": wp.vec3,
     "points": wp.vec3,
 }
+# Of the trees and blocks tried on an NVIDIA H200, these draw the most frames; see benchmarks/RESULTS.md.
+_GPU_TREE = "cubql"
+_BLOCK = 64  # threads
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,10 +91,6 @@ class GeometryPreparer:
             is_masked(scene),
             np.stack([points.min(axis=0), points.max(axis=0)]),
         )
-
-
-CONSTRUCTOR = "cubql"
-BLOCK = 64  # threads
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,7 +189,7 @@ class WarpRenderer:
         if geometry is None or (shape is not None and shape.geometry is geometry):
             return None if geometry is None else shape
         points, triangles = self.upload(geometry.points, wp.vec3), self.upload(geometry.triangles, wp.int32)
-        mesh = wp.Mesh(points, triangles, bvh_constructor=CONSTRUCTOR if self.warp_device.is_cuda else "sah")
+        mesh = wp.Mesh(points, triangles, bvh_constructor=_GPU_TREE if self.warp_device.is_cuda else "sah")
         corners = self.upload(geometry.corners, wp.vec3)
         tree = None
         if len(geometry.corners):
@@ -349,7 +348,7 @@ class _WarpDrawing(Drawing):
             (len(slots), -(-camera.height // rows), -(-camera.width // columns), rows * columns),
             [scenes.slots, shapes.slots, self._views(slots, views), moving, self._lens, pictures],
             device=renderer.warp_device,
-            block_dim=BLOCK,
+            block_dim=_BLOCK,
         )
 
     def _views(self, slots: np.ndarray, matrices: np.ndarray) -> Any:
