@@ -22,7 +22,7 @@ from gym_batchnav.library.cache import CacheWarning, DiskCache
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.library.loader import Abandoned, Outcome, SceneRefused, is_lasting, reason_of
 from gym_batchnav.library.prepare import NavigationPreparer, makers_digest
-from gym_batchnav.library.sources import SceneSource, recipe_from, source_from_recipe
+from gym_batchnav.library.sources import SceneSource, recipe_from, shipped_scenes, source_from_recipe
 from gym_batchnav.navmesh.mesh import NavMeshSettings
 from gym_batchnav.system.child import POLL, UNINTERRUPTED, Child, ChildLost, check_not_abandoned, never, share_work
 from gym_batchnav.system.limits import available_memory
@@ -187,8 +187,8 @@ class PreparationWorker:
     ) -> list[Outcome]:
         """Prepare scenes and wait for the results; scenes in memory need no preparation. A callback of SceneLibrary.
 
-        One or two scenes that the caller waits for are prepared in a thread of this process. Further processes run
-        while several scenes are needed at once.
+        One or two scenes that the caller waits for are prepared in a thread of this process, and shipped apartments
+        need no preparation. Further processes run while several scenes are needed at once.
 
         Args:
             sources: The scenes.
@@ -200,12 +200,15 @@ class PreparationWorker:
             the scene.
         """
         outcomes = [Outcome()] * len(sources)
+        waited = abandoned is never
         missing = {
             index: source
             for index, source in enumerate(sources)
-            if source.recipe is not None and not self.is_prepared(source.recipe)
+            if source.recipe is not None
+            and not (waited and self._ships_prepared(source.recipe))
+            and not self.is_prepared(source.recipe)
         }
-        if abandoned is never and len(missing) <= WAITED_HERE:
+        if waited and len(missing) <= WAITED_HERE:
             for index, source in missing.items():
                 assert source.recipe is not None
                 try:
@@ -227,6 +230,11 @@ class PreparationWorker:
                 )
             outcomes[index] = outcome or Outcome()
         return outcomes
+
+    def _ships_prepared(self, recipe: Mapping[str, Any]) -> bool:
+        """Return whether a scene is a shipped apartment with the settings of its tables, so that it loads at once."""
+        shipped = [str(path) for path in shipped_scenes().values()]
+        return recipe.get("path") in shipped and self._preparer.settings is None and self._preparer.reads_shipped_episodes
 
     def is_prepared(self, recipe: Mapping[str, Any]) -> bool:
         """Return whether a scene has been prepared with these settings and its results are still in the cache."""

@@ -226,3 +226,16 @@ def test_few_scenes_that_are_waited_for_need_no_process(folder, tmp_path):
     worker.prepare_ahead([source_of(folder / "wall.glb")], 0, lambda: False)  # nobody waits
     assert worker.child._process is not None
     worker.release()
+
+
+def test_shipped_apartments_that_are_waited_for_are_not_prepared(tmp_path, monkeypatch):
+    prepared = []
+    monkeypatch.setattr(module, "_prepare_in", lambda _, sources, *__: (prepared.extend(sources) or [None] * 8, None))
+    apartments = scene_sources("apartments")
+    cache = DiskCache(tmp_path)
+    PreparationWorker(NavigationPreparer(cache=cache)).prepare_ahead(apartments)
+    assert not prepared
+    for preparer in (NavigationPreparer(SETTINGS, cache=cache), NavigationPreparer(seed=1, cache=cache)):
+        PreparationWorker(preparer).prepare_ahead(apartments)
+        assert [source.name for source in prepared] == [source.name for source in apartments]
+        prepared.clear()
