@@ -256,7 +256,7 @@ class HolonomicActions(_BoxActions):
         check_positive(max_forward=self.max_forward, max_side=self.max_side, max_turn_deg=self.max_turn_deg)
         check_between(0.0, 1000.0, max_forward=self.max_forward, max_side=self.max_side)
         check_between(0.0, 3600.0, max_turn_deg=self.max_turn_deg)
-        self._check_thresholds(min_move=max(self.max_forward, self.max_side), min_turn_deg=self.max_turn_deg)
+        self._check_thresholds(min_move=self.max_forward, min_turn_deg=self.max_turn_deg)
 
     @property
     def components(self) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from gym_batchnav.episodes.episode_set import EpisodeSet, episode_set, tour_set
 from gym_batchnav.navmesh.mesh import NavMesh
+from gym_batchnav.system.numbers import check_counts, check_not_negative
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +16,7 @@ class SamplingRules:
     """Limits on the pairs of points that form an episode; the defaults are Habitat's.
 
     Raises:
-        ValueError: If the distances are not a range.
+        ValueError: If a value is no number of its kind, or the distances are not a range.
     """
 
     min_island_radius: float = 1.5  # metres
@@ -27,7 +28,15 @@ class SamplingRules:
     give_up_after: int = 100_000  # goals tried without success before an error is raised
 
     def __post_init__(self) -> None:
-        if not 0 <= self.min_distance < self.max_distance:
+        check_not_negative(
+            min_island_radius=self.min_island_radius,
+            max_height_difference=self.max_height_difference,
+            min_distance=self.min_distance,
+            max_distance=self.max_distance,
+            straight_ratio=self.straight_ratio,
+        )
+        check_counts(retries=self.retries, give_up_after=self.give_up_after)
+        if self.min_distance >= self.max_distance:
             raise ValueError(
                 f"min_distance={self.min_distance} and max_distance={self.max_distance}: pass distances of at least "
                 "0 m, the smaller one first"

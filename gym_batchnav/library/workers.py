@@ -233,8 +233,9 @@ class PreparationWorker:
 
     def _ships_prepared(self, recipe: Mapping[str, Any]) -> bool:
         """Return whether a scene is a shipped apartment with the settings of its tables, so that it loads at once."""
-        shipped = [str(path) for path in shipped_scenes().values()]
-        return recipe.get("path") in shipped and self._preparer.settings is None and self._preparer.reads_shipped_episodes
+        preparer = self._preparer
+        are_stored = preparer.settings is None and preparer.reads_shipped_episodes
+        return are_stored and recipe.get("path") in [str(path) for path in shipped_scenes().values()]
 
     def is_prepared(self, recipe: Mapping[str, Any]) -> bool:
         """Return whether a scene has been prepared with these settings and its results are still in the cache."""

@@ -22,9 +22,9 @@ MARGIN = 0.02  # metres that it leaves between its leaf and them
 class Doors(MovingBodies):
     """Doors of 0.9 m, for scenes whose doorways are open.
 
-    A door swings open, away from whoever approaches, stays open while anyone is near, and closes afterwards. It stops
-    before it touches anyone. Others cannot walk through its leaf, which is a row of discs. A world has at most 64
-    bodies, and a door counts as four.
+    A door swings open, away from whoever approaches, stays open while anyone but another door is near, and closes
+    afterwards. It stops before it touches anyone. Others cannot walk through its leaf, which is a row of discs. A world
+    has at most 64 bodies, and a door counts as four.
 
     Attributes:
         hinges: Where the doors hang: points (x, y, z) on the floor, metres.
@@ -100,7 +100,7 @@ class Doors(MovingBodies):
         closed = np.radians(self.headings_deg)
         angle = wrap_angle(state.heading[motion.worlds, motion.columns][:, ::DISCS].astype(np.float64) - closed)
         others = np.delete(np.arange(state.present.shape[1]), motion.columns)
-        way = self._ways(motion, others, self._discs(np.zeros(len(closed))).mean(axis=1)[None])
+        way = self._ways(motion, np.flatnonzero(~motion.fixed), self._discs(np.zeros(len(closed))).mean(axis=1)[None])
         distance = np.hypot(way[..., 0], way[..., 2])
         nearest = np.take_along_axis(way, distance.argmin(axis=2)[..., None, None], axis=2)[:, :, 0]
         nearest = np.where(np.isfinite(nearest), nearest, 0.0)  # nobody is on this floor

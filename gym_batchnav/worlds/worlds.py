@@ -270,6 +270,7 @@ class Worlds:
             lambda slot: self._navigation(slot).navmesh,
             self._scene_name,
             self.radius,
+            self._fixed,
             self.seconds,
             self._keys,
             new_goals,

@@ -195,6 +195,7 @@ def test_limits_are_checked(make):
         (WaypointActions, {"max_angle_deg": 5}, r"min_angle_deg=9\.0: "),
         (WaypointActions, {"min_angle_deg": 0}, "min_angle_deg=0: "),
         (HolonomicActions, {"max_side": 0.02, "max_forward": 0.01}, r"min_move=0\.025: "),
+        (HolonomicActions, {"max_forward": 0.01, "max_side": 0.25}, r"min_move=0\.025: "),
         (HolonomicActions, {"min_move": 0}, "min_move=0: "),
         (HolonomicActions, {"max_turn_deg": 1}, r"min_turn_deg=1\.0: "),
     ],

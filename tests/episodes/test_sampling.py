@@ -52,6 +52,12 @@ def test_a_scene_without_room_for_episodes_says_so():
         sample_episodes(build(cell), 10, np.random.default_rng(0))
 
 
+@pytest.mark.parametrize("wrong", [{"max_distance": "far"}, {"retries": 0}, {"min_distance": -1.0}])
+def test_wrong_rules_are_refused(wrong):
+    with pytest.raises(ValueError, match=f"{next(iter(wrong))}="):
+        SamplingRules(**wrong)
+
+
 def test_distances_beyond_any_path_raise_an_error_without_sampling(navmesh):
     class NoDraws:
         def __getattr__(self, name):

@@ -19,8 +19,8 @@ def make():
 
     def make(num_agents=1, doors=None, **keywords):
         given = {"library": library, "sensors": (), "renderer": "embree", "episodes": 40}
-        doors = Doors(HINGE, ALONG_X) if doors is None else doors
-        made.append(BatchNavEnv(num_agents, agents_per_world=num_agents, bodies=(doors,), **{**given, **keywords}))
+        doors = (Doors(HINGE, ALONG_X),) if doors is None else doors if isinstance(doors, tuple) else (doors,)
+        made.append(BatchNavEnv(num_agents, agents_per_world=num_agents, bodies=doors, **{**given, **keywords}))
         return made[-1]
 
     yield make
@@ -54,6 +54,19 @@ def test_a_door_opens_away_from_an_agent_who_walks_through_and_closes_again(make
     assert env.agents.position[0, 2] == pytest.approx(-3.0 * side, abs=0.26)  # nothing held it up
     assert widest == pytest.approx(0.9 - DISC_RADIUS, abs=1e-5)
     np.testing.assert_allclose(tip(env), [0.45 - DISC_RADIUS, 0.0], atol=1e-5)
+
+
+def test_doors_close_beside_other_doors(make):
+    double = Doors(((-0.95, 0.0, 0.0),), ALONG_X), Doors(((0.95, 0.0, 0.0),), (90.0,))
+    env = make(doors=double)
+    env.reset(seed=0)
+    closed = env.worlds.state.position.copy()
+    put(env, (0.0, 1.0))
+    for step in range(24):
+        env.step(np.array([1]))
+        if step == 4:
+            assert (np.abs(env.worlds.state.position[0, 1:, 2]).max(axis=0) > 0.5).all()
+    np.testing.assert_allclose(env.worlds.state.position[0, 1:], closed[0, 1:], atol=1e-5)
 
 
 def test_a_closed_door_cannot_be_walked_through(make):

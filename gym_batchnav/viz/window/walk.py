@@ -153,21 +153,32 @@ class Walk:
 
     def step(self) -> None:
         """Let all agents take a step; those whose episode has ended begin the next one."""
-        actions = self._agent.act(self.env, self._observation, self._begun)
-        self._begun[:] = False
-        self._take(actions, np.ones(self.env.num_envs, bool))
+        self._take(self._chosen(), np.ones(self.env.num_envs, bool))
 
     def act(self, index: int, action: int) -> None:
-        """Let one agent take an action, or begin its next episode if its last one has ended, while the others wait."""
+        """Let one agent take an action, or begin its next episode if its last one has ended, while the others wait.
+
+        Agents of shared worlds cannot wait, so then all take a step, as the driver chooses.
+        """
         alone = np.arange(self.env.num_envs) == index
-        self._take(np.where(alone, action, 0), alone)
+        if self.env.worlds is None:
+            self._take(np.where(alone, action, 0), alone)
+        else:
+            self._take(np.where(alone, action, self._chosen()), np.ones_like(alone))
 
     def begin(self, index: int) -> None:
-        """Let one agent begin its next episode."""
-        alone = np.arange(self.env.num_envs) == index
-        self._observation = self.env.reset(options={"reset_mask": alone})[0]
-        self._ended &= ~alone
-        self._begun |= alone
+        """Let one agent, and all that share its world, begin their next episode."""
+        size = 1 if self.env.worlds is None else self.env.worlds.num_agents
+        together = np.arange(self.env.num_envs) // size == index // size
+        self._observation = self.env.reset(options={"reset_mask": together})[0]
+        self._ended &= ~together
+        self._begun |= together
+
+    def _chosen(self) -> np.ndarray:
+        """Return the actions that the driver chooses."""
+        actions = self._agent.act(self.env, self._observation, self._begun)
+        self._begun[:] = False
+        return actions
 
     def _take(self, actions: np.ndarray, acting: np.ndarray) -> None:
         """Step the environments of a mask [N] bool."""

@@ -44,6 +44,17 @@ def test_one_agent_acts_while_the_others_wait(make):
     np.testing.assert_array_equal(env.episodes.num_steps, [0, 1, 0])
 
 
+def test_agents_of_a_shared_world_go_on_together(make):
+    env = make(num_envs=4, agents_per_world=2)
+    walk = Walk(env, ShortestPathAgent(), seed=3)
+    heading = env.agents.heading[1]
+    walk.act(1, Action.TURN_LEFT)
+    assert np.cos(env.agents.heading[1] - heading) == pytest.approx(np.cos(np.radians(10)), abs=1e-6)
+    np.testing.assert_array_equal(env.episodes.num_steps, 1)
+    walk.begin(2)
+    np.testing.assert_array_equal(env.episodes.count, [1, 1, 2, 2])
+
+
 def test_after_stop_the_next_action_begins_an_episode(make):
     env = make()
     walk = Walk(env, ShortestPathAgent(), seed=3)
