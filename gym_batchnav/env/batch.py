@@ -16,21 +16,18 @@ from gym_batchnav.actions.api import Actions
 from gym_batchnav.env.arguments import episodes_of, indices_of, mask_of, numbers_of, options_of, seeds_of
 from gym_batchnav.env.cameras import AgentCameras
 from gym_batchnav.env.card import ProtocolCard, make_card
-from gym_batchnav.env.config import RENDER_MODES, EnvConfig, autoreset_mode_of, check_memory, takes_keywords_of
+from gym_batchnav.env.config import RENDER_MODES, EnvConfig, check_memory, takes_keywords_of
 from gym_batchnav.env.functional import FunctionalBatch
-from gym_batchnav.env.observe import Observer
 from gym_batchnav.env.simulator import Simulator
 from gym_batchnav.env.step import Observation, Stepper
 from gym_batchnav.episodes.schedule import EPISODE_ORDERS
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.render.api import Renderer
-from gym_batchnav.scene.categories import SemanticIds
 from gym_batchnav.state import AgentState, EpisodeState
 from gym_batchnav.system.numbers import check_choice, check_counts
 from gym_batchnav.system.process import Claim
 from gym_batchnav.task.api import Task, TaskState
-from gym_batchnav.worlds.views import WorldViews
 from gym_batchnav.worlds.worlds import Worlds
 
 
@@ -62,48 +59,15 @@ class BatchNavEnv(VectorEnv):
     def __init__(self, config: EnvConfig) -> None:
         self.config = config
         self.components = config.components
-        delays = config.delays
         check_memory(config)
-        num_envs = config.num_envs
-        preparer = config.preparer()
-        library = config.make_library(preparer)
-        self.simulator = Simulator(
-            library,
-            num_envs,
-            preparer,
-            config.episode_settings.order,
-            {**self.components.buffers(num_envs), **delays.buffers(num_envs)},
-            actions=config.action_kind,
-            actuation_noise=config.noise,
-            sliding=config.sliding,
-            geodesic=config.geodesic,
-            team=config.team,
-            bodies=config.bodies,
-            check_buffers=self.components.check_buffers,
-        )
-        ids = SemanticIds.of(config.semantic_ids)
-        worlds = self.simulator.worlds
-        self.cameras = AgentCameras(
-            library,
-            config.renderer_name if isinstance(config.renderer, str) else config.renderer,
-            config.rig,
-            num_envs,
-            self.simulator.navmeshes,
-            buffers=config.buffers,
-            device=config.obs_device,
-            semantic_ids=ids,
-            bodies=None if worlds is None else WorldViews(worlds, self.simulator.navmeshes, ids),
-            episode_keys=self.simulator.episodes.key,
-        )
-        self.num_envs = num_envs
-        self.autoreset_mode = autoreset_mode_of(config.autoreset_mode)
+        self.simulator = Simulator(config)
+        self.cameras = AgentCameras(config, self.simulator)
+        self.stepper = Stepper(config, self.simulator, self.cameras)
+        self.num_envs = config.num_envs
+        self.autoreset_mode = self.stepper.autoreset_mode
         self.render_mode = config.render_mode
         self.metadata = {**self.metadata, "autoreset_mode": self.autoreset_mode}
         self._claim = Claim("this environment")
-        observer = Observer(self.cameras, self.components, delays)
-        self.stepper = Stepper(
-            self.simulator, self.cameras, self.components, observer, self.autoreset_mode, config.max_episode_steps
-        )
         self.single_observation_space = Dict({**self.cameras.rig.spaces, **self.components.spaces})
         self.single_action_space = config.action_kind.space
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)

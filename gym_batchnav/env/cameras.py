@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from gymnasium.spaces import Box
 
 from gym_batchnav.episodes.draws import step_uniform
 from gym_batchnav.geometry import Camera, CameraPlaces, camera_views
-from gym_batchnav.library.library import SceneLibrary
-from gym_batchnav.navmesh.agents import NavMeshAgents
 from gym_batchnav.noise.api import SensorNoise
 from gym_batchnav.render.api import SENSOR_FORMATS, Renderer, check_opengl, make_renderer, needs_ray_table
 from gym_batchnav.render.bodies import BodyViews
@@ -20,6 +18,10 @@ from gym_batchnav.render.target import Target
 from gym_batchnav.scene.categories import SemanticIds
 from gym_batchnav.state import AgentState, copy_of, rows_of
 from gym_batchnav.worlds.views import WorldViews
+
+if TYPE_CHECKING:
+    from gym_batchnav.env.config import EnvConfig
+    from gym_batchnav.env.simulator import Simulator
 
 CameraSpec = Camera | Mapping[str, Camera] | None
 _FARTHEST = 1e6  # metres
@@ -259,49 +261,25 @@ class AgentCameras:
     Cameras that differ only in their place on the agent are drawn in one call, camera by camera, so that the images of
     each are contiguous.
 
-    Args:
-        library: The scenes.
-        renderer: Name of the renderer, see ``make_renderer``, or an existing renderer of the same library to share. A
-            shared renderer is not closed here.
-        rig: The cameras of each agent; blind agents, of which no camera records anything, need no renderer.
-        num_agents: N.
-        navmeshes: The navmeshes of the library's slots, which give the visible floor under an agent.
-        buffers: Number of further batches of images for which an array of a ring remains valid; None for fresh arrays.
-        device: ``"cpu"``, or ``"cuda"`` for torch tensors that stay on an NVIDIA device, always in a ring.
-        semantic_ids: What the sensor ``"semantic"`` draws, for a renderer that is made here.
-        bodies: The bodies that agents see in addition to the scenes; None for none.
-        episode_keys: [N] uint64, the keys of the agents' episodes, written in place by their owner; needed by cameras
-            with jitter.
+    Blind agents, of which no camera records anything, need no renderer. One that another batch made is not closed here.
     """
 
-    def __init__(
-        self,
-        library: SceneLibrary,
-        renderer: str | Renderer,
-        rig: CameraRig,
-        num_agents: int,
-        navmeshes: NavMeshAgents,
-        *,
-        buffers: int | None = None,
-        device: str = "cpu",
-        semantic_ids: SemanticIds | None = None,
-        bodies: WorldViews | None = None,
-        episode_keys: np.ndarray | None = None,
-    ) -> None:
-        self.device = device
-        self.rig = rig
-        self.num_agents = num_agents
-        self._library = library
-        self._navmeshes = navmeshes
-        self._is_fresh = buffers is None and device == "cpu"
-        self._buffers = USUAL_BUFFERS if buffers is None else buffers
-        self._semantic_ids = semantic_ids
-        self._bodies = bodies
-        self._episode_keys = np.zeros(num_agents, np.uint64) if episode_keys is None else episode_keys
+    def __init__(self, config: EnvConfig, simulator: Simulator) -> None:
+        self.device = config.obs_device
+        self.rig = config.rig
+        self.num_agents = config.num_envs
+        self._library = simulator.library
+        self._navmeshes = simulator.navmeshes  # which give the visible floor under an agent
+        self._is_fresh = config.buffers is None and self.device == "cpu"
+        self._buffers = config.num_buffers
+        self._semantic_ids = SemanticIds.of(config.semantic_ids)
+        worlds = simulator.worlds
+        self._bodies = None if worlds is None else WorldViews(worlds, self._navmeshes, self._semantic_ids)
+        self._episode_keys = simulator.episodes.key  # written in place
         self._keys_then = self._episode_keys.copy()  # of the last batch
-        self._renderer_name = renderer if isinstance(renderer, str) else renderer.name
-        self._renderer: Renderer | None = None if isinstance(renderer, str) else renderer
-        self._owns_renderer = isinstance(renderer, str)
+        self._renderer_name = config.renderer_name
+        self._renderer: Renderer | None = None if isinstance(config.renderer, str) else config.renderer
+        self._owns_renderer = self._renderer is None
         self._targets: list[Target] = []  # one per group of cameras
         self._partial_targets: list[Target] = []
         self._picture_targets: dict[Camera, Target] = {}

@@ -388,7 +388,7 @@ class EnvConfig:
         sensors = [sensor for sensor in self.sensors if isinstance(sensor, str)]
         return CameraRig(self.camera, sensors, self.sensor_noise)
 
-    @property
+    @cached_property
     def delays(self) -> Delays:
         """The timing of the sensors."""
         return Delays(self.sensor_timing, {**self.rig.spaces, **self.components.spaces})

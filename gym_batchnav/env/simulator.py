@@ -2,49 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numba
 import numpy as np
 from gymnasium.spaces import Discrete
 
-from gym_batchnav.actions.api import MAX_PITCH, Actions, check_commands
+from gym_batchnav.actions.api import MAX_PITCH, check_commands
 from gym_batchnav.actions.discrete import DiscreteActions
-from gym_batchnav.actions.noise import ActuationNoise
 from gym_batchnav.env.functional import BatchState, check_fits
 from gym_batchnav.episodes.draws import episode_key, name_key, step_uniform
 from gym_batchnav.episodes.episode_set import EpisodeSet
 from gym_batchnav.episodes.schedule import EpisodeSchedule
 from gym_batchnav.geometry import wrap_angle
 from gym_batchnav.library.library import SceneLibrary
-from gym_batchnav.library.prepare import Navigation, NavigationPreparer
+from gym_batchnav.library.prepare import Navigation
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.state import StateBlock, StepOutcome, checked_parts, write_arrays
 from gym_batchnav.system.process import claim_process, num_processors
-from gym_batchnav.worlds.api import ALONE, STEP_SECONDS, MovingBodies, Team
+from gym_batchnav.worlds.api import STEP_SECONDS
 from gym_batchnav.worlds.worlds import Worlds, world_arrays
+
+if TYPE_CHECKING:
+    from gym_batchnav.env.config import EnvConfig
 
 
 class Simulator:
     """Moves N agents at once and tracks their episodes.
 
-    Args:
-        library: The scenes.
-        num_agents: N.
-        preparer: Makes the navmesh, tables and episodes of each scene.
-        episode_order: ``"random"`` or ``"once"``, see EpisodeSchedule.
-        buffers: Zeroed arrays [N, ...] by name; arrays like them keep data of the current episodes.
-        actions: The meaning of the agents' actions; DiscreteActions() by default.
-        actuation_noise: Changes the motions that actions command; None for none.
-        sliding: Slide along walls; False stops at them.
-        geodesic: The method that measures distances to goals, ``"exact"`` or ``"detour"``.
-        team: The agents of a world; worlds of one agent by default.
-        bodies: Groups of bodies that no policy moves; every world has all of them.
-        check_buffers: Raises ValueError for arrays like ``buffers`` with values that those data cannot have.
-
     Attributes:
+        library: The scenes.
+        actions: The meaning of the agents' actions.
         state: The following three, in one block of memory.
         agents: AgentState, written in place.
         episodes: EpisodeState, written in place.
@@ -56,33 +45,22 @@ class Simulator:
         worlds: The worlds that agents share with other bodies; None if each agent is alone.
     """
 
-    def __init__(
-        self,
-        library: SceneLibrary,
-        num_agents: int,
-        preparer: NavigationPreparer,
-        episode_order: str = "random",
-        buffers: Mapping[str, np.ndarray] = MappingProxyType({}),
-        *,
-        actions: Actions | None = None,
-        actuation_noise: ActuationNoise | None = None,
-        sliding: bool = True,
-        geodesic: str = "exact",
-        team: Team = ALONE,
-        bodies: Sequence[MovingBodies] = (),
-        check_buffers: Callable[[Mapping[str, np.ndarray]], None] = lambda _: None,
-    ) -> None:
-        self.library = library
-        self.num_agents = num_agents
-        self.actions = DiscreteActions() if actions is None else actions
-        self.actuation_noise = actuation_noise
-        self.sliding = sliding
-        self.geodesic = geodesic
-        self._check_buffers = check_buffers
-        arrays = world_arrays(num_agents, team, bodies)
+    def __init__(self, config: EnvConfig) -> None:
+        preparer = config.preparer()
+        components = config.components
+        self.library = library = config.make_library(preparer)
+        self.num_agents = num_agents = config.num_envs
+        self.actions = config.action_kind
+        self.actuation_noise = config.noise
+        self.sliding = config.sliding
+        self.geodesic = config.geodesic
+        self._check_buffers = components.check_buffers
+        arrays = world_arrays(num_agents, config.team, config.bodies)
         if num_processors() < numba.config.NUMBA_NUM_THREADS:  # type: ignore[attr-defined]
             numba.set_num_threads(min(num_processors(), numba.get_num_threads()))  # Numba ignores a container's quota
-        self.state = StateBlock(num_agents, {**buffers, **self.actions.buffers(num_agents)}, arrays)
+        owners = (components, config.delays, self.actions)
+        buffers = {name: array for owner in owners for name, array in owner.buffers(num_agents).items()}
+        self.state = StateBlock(num_agents, buffers, arrays)
         self.agents = self.state.agents
         self.episodes = self.state.episodes
         self.buffers = self.state.buffers
@@ -91,14 +69,14 @@ class Simulator:
         self.agents.position[:] = np.nan
         self.agents.heading[:] = np.nan
         self.begun = np.zeros(num_agents, bool)
-        self.schedule = EpisodeSchedule([0], episode_order, rotates=library.rotates)
+        self.schedule = EpisodeSchedule([0], config.episode_settings.order, rotates=library.rotates)
         self._outcome = StepOutcome(np.zeros(num_agents, np.float32), np.zeros(num_agents, bool))
         self.navigations: list[Navigation | None] = [None] * library.num_slots
         self.worlds = None
         if arrays is not None:
             seconds = float(getattr(self.actions, "time_step", STEP_SECONDS))
-            arrays = self.state.parts["worlds"]
-            self.worlds = Worlds(team, bodies, arrays, self.navmeshes, self.navigation, library.name, seconds)
+            bodies = config.team, config.bodies, self.state.parts["worlds"]
+            self.worlds = Worlds(*bodies, self.navmeshes, self.navigation, library.name, seconds)
         self._key = library.add_preparer(preparer)
         self._user = library.join()
         self._world_size = 1 if self.worlds is None else self.worlds.num_agents

@@ -11,12 +11,13 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from gym_batchnav.env.cameras import AgentCameras, scatter
+from gym_batchnav.env.config import EnvConfig, autoreset_mode_of
 from gym_batchnav.env.observe import Observation, Observer
 from gym_batchnav.env.simulator import Simulator
 from gym_batchnav.geometry import Camera, camera_views, look_at
 from gym_batchnav.state import read_only
 from gym_batchnav.task.api import TaskState
-from gym_batchnav.task.components import Components, Measures
+from gym_batchnav.task.components import Measures
 
 PHASES = ("move", "measure", "episodes", "render", "observe")
 
@@ -54,39 +55,23 @@ class StepListener(Protocol):
 class Stepper:
     """Runs the phases of a step: move, measure, begin episodes, render, observe. It does not validate its arguments.
 
-    Args:
-        simulator: Moves the agents and tracks their episodes.
-        cameras: Renders the agents' views.
-        components: The task with all sensors and measures.
-        observer: Makes observations of the views and the readings of other sensors.
-        autoreset_mode: Decides in which step the next episode begins.
-        max_episode_steps: An episode that has not ended after this many actions is truncated.
-
     Attributes:
         state: Read-only view of the state for tasks, sensors and measures; replaced when the step limit changes.
         timings: Seconds spent so far, by phase of the step; see PHASES.
         listeners: Are told of every move and every beginning.
     """
 
-    def __init__(
-        self,
-        simulator: Simulator,
-        cameras: AgentCameras,
-        components: Components,
-        observer: Observer,
-        autoreset_mode: AutoresetMode,
-        max_episode_steps: int,
-    ) -> None:
+    def __init__(self, config: EnvConfig, simulator: Simulator, cameras: AgentCameras) -> None:
         self.simulator = simulator
         self.cameras = cameras
-        self.components = components
-        self.observer = observer
-        self.autoreset_mode = autoreset_mode
+        self.components = config.components
+        self.observer = Observer(cameras, self.components, config.delays)
+        self.autoreset_mode = autoreset_mode_of(config.autoreset_mode)
         self.timings = dict.fromkeys(PHASES, 0.0)
         self.listeners: list[StepListener] = []
         self._sent: tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, Any]] | None = None
         self._paused = np.zeros(simulator.num_agents, bool)
-        self.set_max_episode_steps(max_episode_steps)
+        self.set_max_episode_steps(config.max_episode_steps)
 
     def set_max_episode_steps(self, max_episode_steps: int) -> None:
         """Set the number of actions after which episodes are truncated."""
