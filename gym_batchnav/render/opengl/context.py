@@ -49,7 +49,6 @@ class Context:
         pid: Id of the process that made it.
         device: GL_RENDERER.
         software: Whether the device draws on the processor.
-        no_framebuffer: Must be bound before a framebuffer is released, since ModernGL keeps binding the last one used.
         clip_control: Whether clip space reaches from 0 to 1 in z, which keeps all bits of a reversed float depth.
     """
 
@@ -81,7 +80,7 @@ class Context:
         self._copy_image_sub_data = self._load("glCopyImageSubData", 15)
         with self.moderngl:
             self._current.remember()
-            self.no_framebuffer = self.moderngl.detect_framebuffer(0)
+            self._no_framebuffer = self.moderngl.detect_framebuffer(0)
             for plane in range(4):
                 self.moderngl.enable_direct(_GL_CLIP_DISTANCE0 + plane)
             if self.clip_control:
@@ -119,10 +118,17 @@ class Context:
         self._depth -= 1
         try:
             if self._depth == 0:
+                self._no_framebuffer.use()  # ModernGL would keep the last one used
                 self.moderngl.__exit__(*error)
                 self._current.restore()
         finally:
             self._lock.release()
+
+    def collect(self) -> None:
+        """Release the objects that nothing refers to any more, except in a forked child."""
+        if self.pid == os.getpid():
+            with self:
+                pass
 
     def depth_texture(self, size: tuple[int, int]) -> moderngl.Texture:
         """Make a depth texture of 32-bit floats that shaders can read; ModernGL's own have 24 fixed-point bits."""

@@ -65,25 +65,29 @@ def frustum_planes(camera: Camera, views: np.ndarray, far: float) -> np.ndarray:
 class GrowingBuffer:
     """A buffer that is rewritten for every draw and grows on demand.
 
+    Args:
+        context: Entered, as for every method.
+
     Attributes:
+        buffer: The buffer.
         layout: Counter that increases whenever the buffer is replaced by a larger one.
     """
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._buffer: moderngl.Buffer | None = None
+        self.buffer = context.moderngl.buffer(reserve=256, dynamic=True)
         self.layout = 0
 
     def reserve(self, nbytes: int) -> moderngl.Buffer:
         """Return the buffer with space for ``nbytes`` and undefined contents."""
-        if self._buffer is None or self._buffer.size < nbytes:
-            self.release()
+        if self.buffer.size < nbytes:
+            self.buffer.release()
             room = (nbytes + nbytes // 4) // 256 * 256 + 256
-            self._buffer = self._context.moderngl.buffer(reserve=room, dynamic=True)
+            self.buffer = self._context.moderngl.buffer(reserve=room, dynamic=True)
             self.layout += 1
         else:
-            self._buffer.orphan()
-        return self._buffer
+            self.buffer.orphan()
+        return self.buffer
 
     def write(self, array: np.ndarray) -> moderngl.Buffer:
         """Write an array to the start of the buffer and return the buffer."""
@@ -91,18 +95,6 @@ class GrowingBuffer:
         if array.nbytes:
             buffer.write(array)
         return buffer
-
-    @property
-    def buffer(self) -> moderngl.Buffer:
-        """The buffer."""
-        assert self._buffer is not None
-        return self._buffer
-
-    def release(self) -> None:
-        """Release the memory; idempotent."""
-        if self._buffer is not None:
-            self._buffer.release()
-            self._buffer = None
 
 
 def passes(scenes: SceneMirror, slots: np.ndarray) -> list[tuple[int, int]]:
@@ -133,8 +125,9 @@ class Culler:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._buffers = [GrowingBuffer(context) for _ in range(5)]
-        self.commands, self.instances, self._planes, self._chunks, self._lists = self._buffers
+        self.commands, self.instances, self._planes, self._chunks, self._lists = (
+            GrowingBuffer(context) for _ in range(5)
+        )
         self._revision = -1  # of the chunks on the device
         self._program = context.moderngl.compute_shader(shaders.with_defines(shaders.CULL))
 
@@ -187,9 +180,3 @@ class Culler:
         by_slot = np.argsort(slot, kind="stable")
         self._lists.write(np.concatenate([starts, by_slot]).astype(np.int32))
         self._revision = scenes.revision
-
-    def release(self) -> None:
-        """Release the memory; idempotent."""
-        for buffer in self._buffers:
-            buffer.release()
-        self._program.release()

@@ -80,12 +80,6 @@ class SlotHeap:
             self._buffers[name].write(piece, offset=at)
             yield len(piece)
 
-    def release(self) -> None:
-        """Release the memory; idempotent."""
-        for buffer in self._buffers.values():
-            buffer.release()
-        self._buffers = {}
-
     def _fit(self, sizes: Mapping[int, int]) -> np.ndarray | None:
         """Return the first item of every slot [K] int64 with changed slots placed in gaps; None if they do not fit."""
         start = self.start.copy()

@@ -161,16 +161,7 @@ class SceneMirror:
         self._library.remove_preparer(self._key)
         for textures in self._textures.values():
             textures.forget()
-        self._held = []
-        self._uploads = Uploads()
-
-    def release(self) -> None:
-        """Release the memory on the device; idempotent."""
-        for textures in self._textures.values():
-            textures.release()
-        for heap in self._heaps.values():
-            heap.release()
-        self._heaps = {}
+        self._uploads = Uploads()  # which refer to the mirror
 
 
 def _most_triangles(context: Context) -> int:

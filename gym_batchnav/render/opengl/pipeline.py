@@ -54,7 +54,7 @@ class Pipeline:
         """Return the vertex array of a program over the current buffers; each cull may invalidate it."""
         layout = (self.scenes.layout, self.culler.instances.layout)
         if layout != self._layout:
-            self._release_arrays()
+            self._arrays.clear()
             self._layout = layout
         if kind not in self._arrays:
             instances = self.culler.instances.buffer
@@ -75,19 +75,3 @@ class Pipeline:
             source = shaders.with_defines(shaders.PACK, **{sensor.upper(): True for sensor in sensors})
             self._packers[sensors] = self.context.moderngl.compute_shader(source)
         return self._packers[sensors]
-
-    def release(self) -> None:
-        """Release all device objects except the scenes."""
-        self._release_arrays()
-        for program in self._programs.values():
-            program.release()
-        for packer in self._packers.values():
-            packer.release()
-        self._programs = {}
-        self._packers = {}
-        self.culler.release()
-
-    def _release_arrays(self) -> None:
-        for array in self._arrays.values():
-            array.release()
-        self._arrays = {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import weakref
 from functools import cached_property
 
@@ -12,7 +11,7 @@ from gym_batchnav.render.api import check_opengl
 from gym_batchnav.render.opengl.context import shared_context
 from gym_batchnav.render.opengl.mirror import SceneMirror
 from gym_batchnav.render.opengl.pipeline import Pipeline
-from gym_batchnav.render.opengl.target import DeviceObjects, OpenGLDrawing
+from gym_batchnav.render.opengl.target import OpenGLDrawing
 from gym_batchnav.render.target import Target, check_main_memory, check_target, closed_error
 from gym_batchnav.render.textures import texture_size
 from gym_batchnav.scene.categories import SemanticIds
@@ -102,21 +101,15 @@ class OpenGLRenderer:
         """Release every scene and target; idempotent, and without effect on the device in a forked child."""
         for target in list(self._targets):
             target.close()
-        for scenes in (self._scenes, self._body_scenes):
-            if scenes is not None:
-                self.release(scenes)
-                scenes.forget()
-        for pipeline in (self._body_pipeline, self._pipeline):
-            if pipeline is not None:
-                self.release(pipeline)
+        context = None if self._pipeline is None else self._pipeline.context
+        if self._scenes is not None:
+            self._scenes.forget()
+        if self._body_scenes is not None:
+            self._body_scenes.forget()
         self._pipeline = self._body_pipeline = None
         self._scenes = self._body_scenes = None
-
-    def release(self, owner: SceneMirror | Pipeline | DeviceObjects) -> None:
-        """Release the device objects of ``owner``, except in a forked child."""
-        if self._pipeline is not None and self._pipeline.context.pid == os.getpid():
-            with self._pipeline.context:
-                owner.release()
+        if context is not None:
+            context.collect()
 
     def check_open(self) -> None:
         """Raise RuntimeError once the renderer is closed."""

@@ -60,7 +60,6 @@ class DeviceObjects:
         self, pipeline: Pipeline, camera: Camera, sensors: tuple[str, ...], num_views: int, num_sets: int
     ) -> None:
         context = pipeline.context
-        self._context = context
         self.grid = grid_shape(camera, num_views, MAX_SIDE_SOFTWARE if context.software else MAX_SIDE)
         size = (self.grid[0] * camera.width, self.grid[1] * camera.height)
         self.attachments = {"depth": context.depth_texture(size)}
@@ -85,17 +84,6 @@ class DeviceObjects:
             {sensor: context.moderngl.buffer(reserve=num_views * size) for sensor, size in sizes.items()}
             for _ in range(most_in_flight(num_sets))
         ]
-
-    def release(self) -> None:
-        """Release everything."""
-        self._context.no_framebuffer.use()
-        self.framebuffer.release()
-        for texture in self.attachments.values():
-            texture.release()
-        for buffers in (self.gathered, *self.pictures):
-            for buffer in buffers.values():
-                buffer.release()
-        self.views.release()
 
 
 class OpenGLDrawing(Drawing):
@@ -159,8 +147,8 @@ class OpenGLDrawing(Drawing):
     @override
     def close(self) -> None:
         if self._objects is not None:
-            self._renderer.release(self._objects)
-        self._objects = None
+            self._objects = None
+            self._renderer.pipeline.context.collect()
 
     def _draw_page(
         self, pipeline: Pipeline, objects: DeviceObjects, slots: np.ndarray, views: np.ndarray, bodies: BodyViews

@@ -92,16 +92,8 @@ class TextureMirror:
     def forget(self) -> None:
         """Remove the preparer from the library; to be called once, since other renderers may share it."""
         self._library.remove_preparer(self._key)
-        self._held = []
-
-    def release(self) -> None:
-        """Release the memory on the device; idempotent."""
-        for page in self._pages:
-            page.release()
-        self._pages = []
-        if self._table is not None:
-            self._table.release()
-            self._table = None
+        self._pages = []  # targets may keep the textures
+        self._table = None
 
     def _pieces(self, context: Context, slot: int, textures: PreparedTextures) -> Iterator[int]:
         """Write a slot's textures level by level, and yield the size of each; layers may be moved in between."""
@@ -141,8 +133,6 @@ class TextureMirror:
                 shown = np.where(textures.layers >= 0, layers[textures.layers], -1)
                 table[first : first + len(shown)] = shown
         if self._table is None or self._table.size != table.nbytes:
-            if self._table is not None:
-                self._table.release()
             self._table = context.moderngl.buffer(reserve=table.nbytes)
         self._table.write(table)
 
