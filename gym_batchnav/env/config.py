@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import KW_ONLY, dataclass, fields
 from difflib import get_close_matches
 from functools import cached_property, wraps
@@ -17,6 +17,7 @@ from gymnasium.vector import AutoresetMode
 
 from gym_batchnav.actions.api import Actions
 from gym_batchnav.actions.choice import make_actions, make_noise
+from gym_batchnav.actions.discrete import DiscreteActions
 from gym_batchnav.actions.noise import ActuationNoise
 from gym_batchnav.env.cameras import PICTURE_VIEWS, USUAL_BUFFERS, CameraRig, CameraSpec
 from gym_batchnav.env.observe import Delays
@@ -59,19 +60,14 @@ RENDER_MODES = ("rgb_array",)
 _PICTURE = ("rgb",)  # the sensor of pictures that a task takes
 _COPIES = 3  # of every state array during a step: masks, infos and the outputs of kernels
 _VIEW_BYTES = 3 * 64  # per view: its matrix and two copies
-_MOVED = {  # where the keywords of version 0.2.0 are now
-    **dict.fromkeys(("forward_step", "turn_angle_deg"), "actions=DiscreteActions({}=...)"),
-    **dict.fromkeys(
-        ("rotate_every", "deterministic_rotation", "texture_size", "max_triangles", "cache_dir"),
-        "scenes=Scenes(..., {}=...)",
-    ),
+_RENAMED = {  # keywords of version 0.2.0 and of reset, and what to pass instead
     "resident_scenes": "scenes=Scenes(..., resident=...)",
     "max_scene_bytes": "scenes=Scenes(..., max_bytes=...)",
     "episode_file": "episodes=Episodes(file=...)",
     "episode_order": "episodes=Episodes(order=...)",
     "num_episodes": "episodes=Episodes(count=...)",
-    "floors": "episodes=Episodes(floors=...)",
     "reuse_buffers": "buffers=2",
+    "seed": "it to reset(seed=...), or episodes=Episodes(seed=...)",
 }
 
 Arguments = ParamSpec("Arguments")
@@ -514,11 +510,8 @@ def takes_keywords_of(
         @wraps(initialize)
         def with_keywords(self: Env, *args: Arguments.args, **kwargs: Arguments.kwargs) -> None:
             for name in kwargs.keys() - known:
-                close = get_close_matches(name, known, 1)
-                hint = f": did you mean {close[0]!r}?" if close else ""
-                if name in _MOVED:
-                    hint = f": pass {_MOVED[name].format(name)}"
-                raise TypeError(f"{type(self).__name__} got an unexpected keyword argument {name!r}{hint}")
+                message = f"{type(self).__name__} got an unexpected keyword argument {name!r}"
+                raise TypeError(f"{message}{_remedy(name, known)}")
             initialize(self, config(*args, **with_defaults(kwargs)))
 
         with_keywords.__signature__ = own.replace(  # type: ignore[attr-defined]
@@ -527,6 +520,20 @@ def takes_keywords_of(
         return with_keywords
 
     return decorate
+
+
+def _remedy(name: str, known: Set[str]) -> str:
+    """Return the end of the error of an unknown keyword: what replaces it, or what it resembles."""
+    kinds = {"scenes": Scenes, "episodes": Episodes, "actions": DiscreteActions, "camera": Camera, "task": PointNav}
+    parts = {
+        one.name: f"{keyword}={kind.__name__}({'..., ' if kind is Scenes else ''}{one.name}=...)"
+        for keyword, kind in kinds.items()
+        for one in fields(kind)
+    } | _RENAMED
+    if name in parts:
+        return f": pass {parts[name]}"
+    close = get_close_matches(name, {*known, *parts}, 1)
+    return f": did you mean {parts.get(close[0], close[0])}?" if close else ""
 
 
 def check_picture_camera(camera: Camera) -> None:
@@ -550,13 +557,15 @@ def check_kind(name: str, value: object, kind: type) -> None:
 
 
 def autoreset_mode_of(mode: AutoresetMode | str) -> AutoresetMode:
-    """Return the autoreset mode of a case-insensitive name such as ``"next_step"``; ValueError for other names."""
+    """Return the autoreset mode of a case-insensitive name or value of the enum; ValueError for another one."""
     if isinstance(mode, AutoresetMode):
         return mode
     names = {member.name.lower(): member for member in AutoresetMode}
+    modes = names | {member.value.lower(): member for member in AutoresetMode}
     key = str(mode).lower().replace("-", "_")
-    check_choice("autoreset_mode", key, tuple(names))
-    return names[key]
+    if key not in modes:
+        raise ValueError(f"autoreset_mode={mode!r}: choose one of {', '.join(map(repr, names))}")
+    return modes[key]
 
 
 def check_memory(config: EnvConfig) -> None:

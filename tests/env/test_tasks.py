@@ -1,5 +1,7 @@
 """The registered ids, as single environments and as batches."""
 
+import re
+
 import gymnasium
 import numpy as np
 import pytest
@@ -55,14 +57,23 @@ def test_a_task_without_a_goal_has_no_shortest_path():
     env.close()
 
 
-def test_a_misspelt_keyword_is_told_what_is_meant():
-    with pytest.raises(TypeError, match="'sensorz': did you mean 'sensors'"):
-        gymnasium.make_vec("BatchNav/PointNav-v0", num_envs=2, sensorz=())
-
-
-def test_an_old_keyword_names_the_new_one():
-    with pytest.raises(TypeError, match=r"'turn_angle_deg': pass actions=DiscreteActions\(turn_angle_deg=\.\.\.\)$"):
-        gymnasium.make_vec("BatchNav/PointNav-v0", num_envs=2, turn_angle_deg=30)
+@pytest.mark.parametrize(
+    ("unknown", "remedy"),
+    [
+        ("sensorz", "did you mean sensors?"),
+        ("turn_angle", "did you mean actions=DiscreteActions(turn_angle_deg=...)?"),
+        ("hfov", "did you mean camera=Camera(hfov_deg=...)?"),
+        ("turn_angle_deg", "pass actions=DiscreteActions(turn_angle_deg=...)"),
+        ("success_distance", "pass task=PointNav(success_distance=...)"),
+        ("order", "pass episodes=Episodes(order=...)"),
+        ("cache_dir", "pass scenes=Scenes(..., cache_dir=...)"),
+        ("num_episodes", "pass episodes=Episodes(count=...)"),
+        ("seed", "pass it to reset(seed=...), or episodes=Episodes(seed=...)"),
+    ],
+)
+def test_the_error_of_an_unknown_keyword_names_what_is_meant(unknown, remedy):
+    with pytest.raises(TypeError, match=re.escape(f"{unknown!r}: {remedy}") + "$"):
+        gymnasium.make_vec("BatchNav/PointNav-v0", num_envs=2, **{unknown: 30})
 
 
 @pytest.mark.slow
