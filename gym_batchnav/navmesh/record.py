@@ -240,16 +240,10 @@ def _expect_range(name: str, indices: np.ndarray, low: int, end: int) -> None:
 
 
 def shared_edge_neighbours(polygons: np.ndarray) -> np.ndarray:
-    """Find the polygon across every edge.
+    """Return the neighbours [P, 6] int32 of polygons [P, 6]: -1 for a wall and after the last vertex.
 
     Two polygons are neighbours if one traverses an edge from a to b and the other from b to a. If more than two
     polygons share an edge, the first polygon in each direction is used, so the relation is always symmetric.
-
-    Args:
-        polygons: [P, 6] int32, vertex indices, padded with -1.
-
-    Returns:
-        [P, 6] int32, -1 for a wall and after the last vertex.
     """
     neighbours = np.full(polygons.shape, -1, np.int32)
     owner, edge, start, end = polygon_edges(polygons)
@@ -276,14 +270,7 @@ def polygon_edges(polygons: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndar
 
 
 def label_islands(neighbours: np.ndarray) -> np.ndarray:
-    """Label the connected components of polygons, numbered in the order of their first polygons.
-
-    Args:
-        neighbours: [P, 6] int32, polygon across every edge, -1 for none.
-
-    Returns:
-        [P] int32, island of every polygon.
-    """
+    """Return the islands [P] int32 of polygons with neighbours [P, 6], numbered by their first polygons."""
     islands = np.full(len(neighbours), -1, np.int32)
     rows = neighbours.tolist()
     count = 0

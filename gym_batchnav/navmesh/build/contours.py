@@ -29,12 +29,7 @@ def trace(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Walk along all borders between regions, and between regions and walls.
 
-    Args:
-        links: [S, 4] int32.
-        floor: [S] int32, voxels.
-        column: [S] int, ``z * width + x``.
-        region: [S] int32.
-        width: Cells along x.
+    ``links`` [S, 4], ``floor``, ``column`` and ``region`` [S] are those of the open spans.
 
     Returns:
         points [N, 4] int32: x, y, z and the region across the edge that leads to the point; start [C + 1] int64, the
@@ -102,11 +97,8 @@ def simplify(points: np.ndarray, max_error: np.float32, max_length: int, kept: n
     Points where the region across changes are kept, so that neighbours have the same corners. Along walls the point
     farthest from its edge is added until none is farther than ``max_error``; then edges that are too long are split.
 
-    Args:
-        points: [N, 4] int32, the points of one border from `trace`.
-        max_error: Cells, float32.
-        max_length: Cells, 0 for no limit.
-        kept: [N] int64, written: rows of points, in order.
+    ``points`` [N, 4] int32 are those of one border from `trace`. Lengths are in cells; a ``max_length`` of 0 is no
+    limit. ``kept`` [N] int64 is written: rows of points, in order.
 
     Returns:
         The number of rows written.
@@ -261,11 +253,8 @@ def _blocked(a: np.ndarray, b: np.ndarray, ring: np.ndarray, skip: int) -> bool:
 def find_bridge(outline: np.ndarray, holes: np.ndarray, hole_start: np.ndarray, hole: int) -> tuple[int, int]:
     """Find the shortest line that joins a hole to the outline without touching anything else.
 
-    Args:
-        outline: [N, 3] int32.
-        holes: [M, 3] int32, vertices of all holes that are not yet joined.
-        hole_start: [H + 1] int64, first vertex of each hole.
-        hole: Number of the hole to join.
+    ``holes`` [M, 3] int32 are the vertices of all holes that are not yet joined, ``hole_start`` [H + 1] int64 the first
+    vertex of each.
 
     Returns:
         The row in the outline and the row in the hole; -1 twice if there is no such line.
@@ -308,12 +297,7 @@ def find_bridge(outline: np.ndarray, holes: np.ndarray, hole_start: np.ndarray, 
 
 
 def merge_holes(outline: np.ndarray, holes: list[np.ndarray]) -> np.ndarray:
-    """Join holes to their outline by bridges into one ring [N, 3]; holes without a bridge are left out.
-
-    Args:
-        outline: [N, 3] int32.
-        holes: Rings [M, 3] int32 in the opposite direction.
-    """
+    """Join holes, rings in the opposite direction, to their outline [N, 3]; holes without a bridge are left out."""
     holes = sorted(holes, key=lambda ring: min((x, z) for x, _, z in ring.tolist()))
     while holes:
         start = np.concatenate([[0], np.cumsum([len(ring) for ring in holes])])
@@ -331,12 +315,7 @@ def region_outlines(
 ) -> dict[int, list[np.ndarray]]:
     """Simplify traced borders and join the holes of every region to its outline.
 
-    Args:
-        points: [N, 4] int32, from `trace`.
-        start: [C + 1], from `trace`.
-        owner: [C], from `trace`.
-        max_error: Cells.
-        max_length: Cells, 0 for no limit.
+    The borders are those of `trace`. Lengths are in cells; a ``max_length`` of 0 is no limit.
 
     Returns:
         The rings [M, 3] int32 of every region, usually one.

@@ -100,16 +100,8 @@ def _join(
 ) -> int:
     """Write the union of two polygons that share the edge from ``start`` to ``end`` of the first.
 
-    Args:
-        points: [V, 3] int32.
-        first: [6] int32, rows of ``points``; only the first ``first_size`` are used.
-        first_size: Number of vertices of the first polygon.
-        second: [6] int32, rows of ``points``; only the first ``second_size`` are used.
-        second_size: Number of vertices of the second polygon.
-        start: Row of ``points`` where the shared edge begins in the first polygon.
-        end: Row of ``points`` where the shared edge ends in the first polygon.
-        limit: Maximal number of vertices of the union.
-        joined: [12] int32, written: rows of ``points``.
+    ``first`` and ``second`` [6] int32, ``start`` and ``end`` are rows of ``points``; those of the union are written to
+    ``joined`` [12] int32.
 
     Returns:
         The number of vertices of the union, 0 if it is not strictly convex or has more than ``limit``.
@@ -144,10 +136,8 @@ def polygonise(points: np.ndarray, ring: np.ndarray, limit: int) -> np.ndarray:
 
     Triangles are merged across the longest edges first. Triangles without area or with a repeated vertex are left out.
 
-    Args:
-        points: [V, 3] int32, vertices of the mesh.
-        ring: [N] int64, vertices along the outline; the ends of a bridge to a hole occur twice.
-        limit: Maximal number of vertices of a polygon, at most 6.
+    ``ring`` [N] int64 are the rows of ``points`` along the outline; the ends of a bridge to a hole occur twice. A
+    polygon has at most ``limit`` vertices, which is at most 6.
 
     Returns:
         [P, 6] int32, vertices padded with -1.

@@ -168,9 +168,7 @@ def _join(todo: np.ndarray, count: int, more: np.ndarray, region: np.ndarray) ->
 def watershed(links: np.ndarray, distance: np.ndarray) -> tuple[np.ndarray, int]:
     """Divide spans into regions: basins of the distance field grow from its peaks down.
 
-    Args:
-        links: [S, 4] int32.
-        distance: [S] int32, half cells to the boundary.
+    ``distance`` [S] int32 is that of `boundary_distance`.
 
     Returns:
         The region of every span [S] int32, numbered from 1, and the number of regions including SOLID.
@@ -311,12 +309,7 @@ def _note_overlaps(regions: dict[int, _Region], region: np.ndarray, column: np.n
 def _overlapping_pairs(region: np.ndarray, column: np.ndarray) -> np.ndarray:
     """Return the distinct pairs of regions of which one has a span above the other, as ``lower << 32 | upper``.
 
-    Args:
-        region: [S] int, region of every span.
-        column: [S] int, column of every span, ascending.
-
-    Returns:
-        [n] int64, ascending.
+    The columns of the spans are ascending, and so are the pairs, [n] int64.
     """
     found = np.zeros(0, np.int64)
     above = 1

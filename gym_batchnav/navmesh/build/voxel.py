@@ -64,13 +64,7 @@ def _split(
 ) -> tuple[int, int]:
     """Cut a convex polygon along ``axis`` at ``limit`` (Recast's dividePoly).
 
-    Args:
-        points: [n, 3] float32, metres.
-        count: Number of the polygon's vertices in ``points``.
-        axis: 0 for x, 2 for z.
-        limit: Metres.
-        below: [n, 3] float32, written.
-        above: [n, 3] float32, written.
+    Its vertices are ``points[:count]``, and ``axis`` is 0 for x or 2 for z; ``below`` and ``above`` are written.
 
     Returns:
         The number of vertices of the part below and of the part above.
@@ -254,13 +248,7 @@ def filter_low_hanging(spans: SolidSpans, climb: int) -> None:
 def filter_ledges(spans: SolidSpans, width: int, height: int, climb: int) -> None:
     """Mark spans as not walkable next to a drop of more than ``climb`` voxels or on a slope as steep.
 
-    Re-creates rcFilterLedgeSpans.
-
-    Args:
-        spans: ``walkable`` is written.
-        width: Cells along x.
-        height: Voxels that the agent needs above the floor.
-        climb: Voxels that the agent can step up or down.
+    Re-creates rcFilterLedgeSpans. The agent needs ``height`` voxels above the floor.
     """
     start, bottom, top, walkable = spans
     columns = len(start) - 1
@@ -305,12 +293,7 @@ def filter_ledges(spans: SolidSpans, width: int, height: int, climb: int) -> Non
 
 
 def find_floors(spans: SolidSpans, height: int) -> OpenSpans:
-    """List the open spans, the walkable tops with at least ``height`` voxels above (rcFilterWalkableLowHeightSpans).
-
-    Args:
-        spans: The solid spans.
-        height: Voxels, 0 for any room.
-    """
+    """List the open spans, the walkable tops with at least ``height`` voxels above (rcFilterWalkableLowHeightSpans)."""
     start, bottom, top, walkable = spans
     ceiling = np.full(len(top), OPEN_SKY, np.int32)
     ceiling[:-1] = bottom[1:]
@@ -325,11 +308,7 @@ def find_floors(spans: SolidSpans, height: int) -> OpenSpans:
 def link(spans: OpenSpans, width: int, height: int, climb: int) -> np.ndarray:
     """Link every open span to the one that an agent steps onto in each direction (rcBuildCompactHeightfield).
 
-    Args:
-        spans: The open spans.
-        width: Cells along x.
-        height: Voxels that the agent needs above the floor.
-        climb: Voxels that the agent can step up or down.
+    The agent steps up or down by at most ``climb`` voxels and needs ``height`` voxels above the floor.
 
     Returns:
         [F, 4] int32, neighbour in every direction, -1 for none.
@@ -354,9 +333,6 @@ def link(spans: OpenSpans, width: int, height: int, climb: int) -> np.ndarray:
 @njit(**ENTRY)
 def boundary_distance(links: np.ndarray) -> np.ndarray:
     """Compute the distance field of Recast's rcErodeWalkableArea by two sweeps of a chamfer transform.
-
-    Args:
-        links: [S, 4] int32, neighbour in every direction, -1 for none.
 
     Returns:
         [S] int32, distance in half cells to the nearest span without four links; straight steps count 2 and diagonal
@@ -388,12 +364,8 @@ def _relax(links: np.ndarray, distance: np.ndarray, span: int, first: int, secon
 def keep_spans(links: np.ndarray, kept: np.ndarray) -> np.ndarray:
     """Renumber the links [F, 4] among the spans of a mask [F]; links to other spans become -1.
 
-    Args:
-        links: Overwritten, to save memory.
-        kept: [F] bool.
-
     Returns:
-        [K, 4] int32, the first rows of ``links``.
+        [K, 4] int32, the first rows of ``links``, which is overwritten to save memory.
     """
     new_index = np.full(len(kept), -1, np.int32)
     count = 0

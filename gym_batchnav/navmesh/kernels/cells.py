@@ -115,13 +115,8 @@ def _cut(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Cut polygons into pieces, cell by cell.
 
-    Args:
-        ground: The ground.
-        origin_x: Smallest x of the grid, metres.
-        origin_z: Smallest z of the grid, metres.
-        cell: Side of a cell, metres.
-        grid: [NZ, NX, 2] int32, begin and end in ``candidates``; overwritten by begin and end in the pieces.
-        candidates: [M] int32, polygons whose box touches a cell.
+    The polygons of a cell are ``candidates[begin:end]`` with begin and end in ``grid`` [NZ, NX, 2] int32, which are
+    overwritten by begin and end in the pieces.
 
     Returns:
         Pieces [Q + 1, 2] int32 (polygon; the second column is 0), their outlines [S, 2] float32 (x and z, metres) and
@@ -189,16 +184,7 @@ def _mark(
 ) -> int:
     """Mark the samples of a polygon that lie in a cone of sight from a corner.
 
-    Args:
-        samples: The samples; ``stamp``, ``times`` and ``touched`` are written.
-        corners: The corners.
-        corner: The corner at the apex of the cone.
-        polygon: The polygon that the samples lie in.
-        left_x: x of the direction of the cone's left side, seen from the corner.
-        left_z: z of the same direction.
-        right_x: x of the direction of the cone's right side.
-        right_z: z of the same direction.
-        found: Number of pieces touched before the call.
+    ``found`` pieces are touched before the call. The directions of the cone's sides are seen from the corner.
 
     Returns:
         Number of pieces touched after the call.

@@ -294,12 +294,8 @@ def _into_polygon(ground: Ground, polygon: int, point: Vertex) -> Vertex:
 def _change(apex: Vertex, own: Vertex, other: Vertex, new: Vertex, side: np.float32) -> int:
     """Decide how the next portal changes one side of the funnel.
 
-    Args:
-        apex: Where the funnel begins.
-        own: The end of this side.
-        other: The end of the other side.
-        new: The end of the next portal on this side.
-        side: _RIGHT or _LEFT.
+    The funnel begins at ``apex``, ``own`` is the end of this side, ``other`` that of the other, and ``new`` that of the
+    next portal on this side, which is _RIGHT or _LEFT.
 
     Returns:
         _KEEP if the funnel would widen, _NARROW, or _BEND if its sides would cross: the path then bends at ``other``.
@@ -445,12 +441,7 @@ def detour_to_nearest(row: np.ndarray, search: Search, goal_set: int, spot: Spot
 def _bound_around(goals: Goals, points: np.ndarray, reach: np.ndarray, goal: int, straight: float) -> float:
     """Return a lower bound of Detour's path to a goal that is not in sight, metres.
 
-    Args:
-        goals: All goals.
-        points: [C, 3] float64, the corners, metres.
-        reach: [C] float32, lower bounds of the distances to all corners, metres.
-        goal: Number of the goal.
-        straight: Its straight distance, metres.
+    ``points`` [C, 3] are the corners, and ``reach`` [C] lower bounds of the distances to them.
     """
     there = point_at(goals.point, goal)
     around = np.inf
@@ -499,13 +490,7 @@ def detour_distances(
 
 @njit(**ENTRY)
 def detour_points(ground: Ground, polygons: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """Return the points [M, 3] float32, metres, of Detour's path between two points; none if there is no path.
-
-    Args:
-        ground: The ground.
-        polygons: [2] int32, polygons of the points, -1 for none.
-        points: [2, 3] float32, metres.
-    """
+    """Return the points [M, 3] float32, metres, of Detour's path between two points; none if there is no path."""
     search = make_search(len(ground.num_vertices))
     start = spot_at(polygons, points, to_int64(0))
     count = _path(ground, search, start, spot_at(polygons, points, to_int64(1)))

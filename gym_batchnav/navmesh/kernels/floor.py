@@ -40,12 +40,6 @@ def make_drops(ground: Ground, settings: NavMeshSettings, vertices: np.ndarray, 
     on whatever it can climb, and ``agent_max_climb`` plus two cell heights below it. Triangles count from both sides.
     The drop is 0 where no such surface exists. It is 0 everywhere if the scene is so dense that testing the corners of
     the polygons alone would exceed ``MAX_TESTS``.
-
-    Args:
-        ground: The ground of the navmesh.
-        settings: The settings that the navmesh was built with.
-        vertices: [V, 3] float32, vertices of the scene, metres.
-        triangles: [T, 3] int32, rows of ``vertices``.
     """
     num_polygons = len(ground.num_vertices)
     if not num_polygons:

@@ -57,17 +57,6 @@ def _next_corner(row: np.ndarray, goal_set: int, corner: int, goal: int, spot: S
 
 
 @njit(**SMALL)
-def _waypoint(row: np.ndarray, goal_set: int, corner: int, goal: int, spot: Spot) -> tuple[float, float]:
-    """Return the x and z to head for: those of ``_next_corner``."""
-    corner, goal = _next_corner(row, goal_set, corner, goal, spot)
-    corners = corners_at(row)
-    if corner < 0:
-        goals = goals_at(row)
-        return np.float64(goals.point[goal, 0]), np.float64(goals.point[goal, 2])
-    return corners.point[corner, 0], corners.point[corner, 2]
-
-
-@njit(**SMALL)
 def _goal_from_corner(row: np.ndarray, goal_set: int, corner: int) -> int:
     """Return the goal of a set whose straight distance from a corner is that of the shortest path."""
     goals = goals_at(row)
@@ -96,7 +85,8 @@ def _best_turn(
     distance, corner, goal = distance_and_corner(row, goal_set, spot)
     if distance == np.inf:
         return distance, np.inf, 0
-    to_x, to_z = _waypoint(row, goal_set, corner, goal, spot)
+    following, last = _next_corner(row, goal_set, corner, goal, spot)
+    to_x, to_z = _beside(row, following, last, 0.0)
     off = np.arctan2(spot.x - to_x, spot.z - to_z) - heading
     off -= 2.0 * np.pi * np.floor((off + np.pi) / (2.0 * np.pi))
     nearest = int(np.round(off / stride.turn_angle))
@@ -136,14 +126,8 @@ def follow(
     and compares them by the best second step. The result depends on the agent's position and on the set of headings,
     not on the present one, so the agent cannot oscillate between left and right.
 
-    Args:
-        row: The slot's arrays, see ``layout``.
-        goal_set: Row of the slot's sets of goals; the agent heads for the nearest goal of the set.
-        queue: [QUEUE] int32, scratch.
-        spot: Position of the agent.
-        heading: Radians.
-        stride: The motion of the agent.
-        goal_radius: Metres; the action is STOP within this distance.
+    The agent heads for the nearest goal of the set and stops within ``goal_radius`` metres. ``queue`` [QUEUE] int32 is
+    scratch.
     """
     distance, after, turns_needed = _best_turn(row, goal_set, queue, spot, heading, stride)
     if not goal_radius < distance < np.inf:
@@ -182,15 +166,15 @@ def _best_of_all_turns(
 
 
 @njit(**INNER)
-def _beside(row: np.ndarray, corner: int, goal: int) -> tuple[float, float]:
-    """Return the x and z of a point ``CLEARANCE`` from a corner, on the side away from its walls; for -1 the goal's."""
+def _beside(row: np.ndarray, corner: int, goal: int, clearance: float) -> tuple[float, float]:
+    """Return the x and z of a point ``clearance`` from a corner, on the side away from its walls; for -1 the goal's."""
     if corner < 0:
         goals = goals_at(row)
         return np.float64(goals.point[goal, 0]), np.float64(goals.point[goal, 2])
     corners = corners_at(row)
     along_x = corners.walls[corner, 0, 0] + corners.walls[corner, 1, 0]
     along_z = corners.walls[corner, 0, 1] + corners.walls[corner, 1, 1]
-    scale = CLEARANCE / max(np.sqrt(along_x * along_x + along_z * along_z), 1e-6)
+    scale = clearance / max(np.sqrt(along_x * along_x + along_z * along_z), 1e-6)
     return corners.point[corner, 0] - scale * along_x, corners.point[corner, 2] - scale * along_z
 
 
@@ -212,13 +196,7 @@ def walk_to_follow(
     them. If an obstacle is in the way, it leads to a point near the corner at which the agent stands, or else it is a
     short walk in the best of ``NUM_DIRECTIONS`` directions.
 
-    Args:
-        row: The slot's arrays, see ``layout``.
-        goal_set: Row of the slot's sets of goals.
-        queue: [QUEUE] int32, scratch.
-        spot: Position of the agent.
-        longest: Length of the longest walk, metres.
-        sliding: Whether the agent slides along walls.
+    The walk has at most ``longest`` metres. ``queue`` [QUEUE] int32 is scratch.
 
     Returns:
         Metres, inf if there is no path; radians as for headings; metres.
@@ -227,10 +205,10 @@ def walk_to_follow(
     if distance == np.inf:
         return distance, 0.0, 0.0
     following, last = _next_corner(row, goal_set, corner, goal, spot)
-    to_x, to_z = _beside(row, following, last)
+    to_x, to_z = _beside(row, following, last, CLEARANCE)
     direction, length, is_free = _walk_to(row, spot, to_x, to_z)
     if not is_free and following != corner:
-        to_x, to_z = _beside(row, corner, goal)
+        to_x, to_z = _beside(row, corner, goal, CLEARANCE)
         direction, length, is_free = _walk_to(row, spot, to_x, to_z)
         is_free = is_free and length > 0.5 * CLEARANCE
     if is_free:

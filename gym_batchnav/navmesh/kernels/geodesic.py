@@ -70,16 +70,8 @@ def fill_goal_fields(
 ) -> tuple[int, np.ndarray]:
     """Compute the distance of every corner to the nearest goal of every set, and the polygons that the goals see.
 
-    Args:
-        ground: The ground.
-        corners: Its corners.
-        polygons: [G] int32, polygons of the goals.
-        points: [G, 3] float32, the goals, metres.
-        first: [H + 1] int32, first goal of every set.
-        aim: [G, 2] float64, written; the goals' x and z moved slightly inward.
-        field: [H, C] float32, written; metres, inf across islands.
-        seen: [G, P] bool, written; whether the goal sees some part of a polygon.
-        look_start: [G + 1] int32, written; the first row of every goal in the corners returned.
+    ``polygons`` [G] and ``points`` [G, 3] are the goals and ``first`` [H + 1] the first goal of every set. Written are
+    ``aim``, ``field``, ``seen`` and ``look_start``, which are declared in ``layout.Goals``.
 
     Returns:
         The number of cones of sight that could not be followed, and the corners [V] int32 that the goals see.
@@ -262,14 +254,7 @@ def pair_distances(
 ) -> None:
     """Compute the exact distances between pairs of points.
 
-    Args:
-        ground: The ground.
-        corners: Its corners.
-        polygons: [N] int32, polygons of the points, -1 for none.
-        points: [N, 3] float32, metres.
-        goal_polygons: [N] int32.
-        goals: [N, 3] float32, metres.
-        out: [N] float64, written; metres, inf if there is no path.
+    Points and goals [N, 3] lie on polygons [N], -1 for none. ``out`` [N] float64 is written: metres, inf for no path.
     """
     sight = make_sight(len(ground.num_vertices), len(corners.point))
     mine = np.empty(len(corners.point), np.int32)
@@ -283,13 +268,9 @@ def pair_distances(
 def corners_on_path(
     ground: Ground, corners: Corners, polygons: np.ndarray, points: np.ndarray
 ) -> tuple[float, np.ndarray]:
-    """Return the length of the shortest path between two points, inf for none, and its corners [n] int32.
+    """Return the length of the shortest path between two points [2, 3] on polygons [2], and its corners [n] int32.
 
-    Args:
-        ground: The ground.
-        corners: Its corners.
-        polygons: [2] int32, polygons of the points, -1 for none.
-        points: [2, 3] float32, metres.
+    The length is inf if there is no path; a polygon of -1 stands for none.
     """
     num_corners = len(corners.point)
     sight = make_sight(len(ground.num_vertices), num_corners)
@@ -327,13 +308,8 @@ def sight_distances(
 ) -> None:
     """Compute how far one can walk straight ahead from points.
 
-    Args:
-        ground: The ground.
-        polygons: [N] int32, polygons of the points, -1 for none.
-        points: [N, 3] float32, metres.
-        headings: [N, R] float64, radians.
-        reach: Metres.
-        out: [N, R] float64, written; metres, at most ``reach``, 0 for points without a polygon.
+    Points [N, 3] lie on polygons [N], -1 for none. ``headings`` [N, R] are radians. ``out`` [N, R] float64 is written:
+    metres, at most ``reach``, 0 for points without a polygon.
     """
     for i in range(len(points)):
         for r in range(headings.shape[1]):

@@ -13,13 +13,9 @@ def fit_grid(
 ) -> tuple[float, int, int]:
     """Choose the smallest cell that keeps a grid over boxes within its limits.
 
-    Args:
-        boxes: [P, 2, 3] float32, smallest and largest corner, metres; at most ``most_entries`` boxes.
-        origin: [2] float64, smallest x and z, metres.
-        high: [2] float64, largest x and z, metres.
-        finest: Smallest side of a cell, metres.
-        most_cells: Approximate limit of the number of cells.
-        most_entries: Limit of the number of pairs of a cell and a box that touches it.
+    ``boxes`` [P, 2, 3] float32 have a smallest and a largest corner. The grid reaches from ``origin`` to ``high``, both
+    [2] float64 (x and z). Its cells measure ``finest`` or more, and there are about ``most_cells`` at most, and
+    ``most_entries`` pairs of a cell and a box that touches it, which must not be less than P.
 
     Returns:
         The side of a cell in metres, and the number of cells along z and along x.
@@ -42,13 +38,7 @@ def bucket_boxes(
 ) -> tuple[np.ndarray, np.ndarray]:
     """List the boxes that touch each cell of a grid, in ascending order.
 
-    Args:
-        boxes: [P, 2, 3] float32, smallest and largest corner, metres; none lies below the origin.
-        origin_x: Smallest x of the grid, metres.
-        origin_z: Smallest z of the grid, metres.
-        cell: Side of a cell, metres.
-        nz: Cells along z.
-        nx: Cells along x.
+    No box [2, 3] (smallest and largest corner) of ``boxes`` [P, 2, 3] lies below the origin.
 
     Returns:
         The begin and end of every cell in the list [nz, nx, 2] int32, and the list [M] int32.

@@ -181,13 +181,7 @@ def _snap_cost(ground: Ground, polygon: int, x: float, y: float, z: float) -> tu
 def snaps_to_island_of(ground: Ground, polygon: int, other: int, x: float, y: float, z: float) -> bool:
     """Return whether the polygon nearest to a point lies on the island of ``polygon``.
 
-    Args:
-        ground: The ground.
-        polygon: Any polygon of the island.
-        other: A polygon of the island near the point; no full search is needed if no other island is as near.
-        x: x of the point, metres.
-        y: y of the point.
-        z: z of the point.
+    ``other`` is a polygon of the island near the point; no full search is needed if no other island is as near.
     """
     island = ground.islands[polygon]
     low_x = ground.frame[0]

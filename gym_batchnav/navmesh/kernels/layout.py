@@ -29,27 +29,16 @@ GRID_CELL_COLUMN = 2  # index of the cell size in a frame
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """The declaration of one array.
-
-    Args:
-        dtype: Type of its items.
-        shape: Names of sizes (``"P"`` or ``"P + 1"``) or fixed numbers; all but the first two must be fixed.
-        index: The size that bounds its integers, or one size per item of the last axis; empty if it holds no indices.
-        least: The smallest integer allowed; -1 means none.
-        complement: Whether indices may also be complemented (``~index``).
-        starts: For an array of the first row of every group: the size that its integers rise to from 0. Else empty.
-        distance: Whether its values are distances from 0 to infinity; all other values must be finite.
-        last_row_ends: Whether the last row only ends the row before it, so that its first item is not read.
-    """
+    """The declaration of one array."""
 
     dtype: type
-    shape: tuple[str | int, ...]
-    index: tuple[str, ...] = ()
-    least: int = 0
-    complement: bool = False
-    starts: str = ""
-    distance: bool = False
-    last_row_ends: bool = False
+    shape: tuple[str | int, ...]  # names of sizes ("P" or "P + 1") or fixed numbers; all but the first two are fixed
+    index: tuple[str, ...] = ()  # size that bounds its integers, or one per item of the last axis; () without indices
+    least: int = 0  # smallest integer allowed; -1 means none
+    complement: bool = False  # whether indices may also be complemented (~index)
+    starts: str = ""  # of an array of the first row of every group: the size that its integers rise to from 0
+    distance: bool = False  # whether its values are distances from 0 to infinity; all other values must be finite
+    last_row_ends: bool = False  # whether the last row only ends the row before it: its first item is not read
 
 
 def _array(dtype: type, *shape: str | int, index: str | tuple[str, ...] = (), **keywords: Any) -> Declared:

@@ -91,13 +91,8 @@ def walk_straight(
 def slide(ground: Ground, queue: np.ndarray, start: Spot, end: Point) -> tuple[int, float, float, bool]:
     """Move to the end if it can be reached, else to the nearest point on a wall near the way.
 
-    Re-creates Detour's moveAlongSurface.
-
-    Args:
-        ground: The ground.
-        queue: [QUEUE] int32, scratch.
-        start: Start of the slide.
-        end: Requested end; its height only affects the radius of the search.
+    Re-creates Detour's moveAlongSurface. The height of the end only affects the radius of the search. ``queue`` [QUEUE]
+    int32 is scratch.
 
     Returns:
         The polygon, x and z reached, and whether the end was reached.

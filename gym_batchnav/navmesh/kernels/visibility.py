@@ -63,7 +63,8 @@ def make_corners(ground: Ground) -> Corners:
             "many to compute shortest paths: build it with a larger cell_size or edge_max_error"
         )
     check_sight(sight.dropped[0])
-    between = _all_shortest_paths(points, edge_start, edges)
+    lengths = np.linalg.norm(points[edges] - np.repeat(points, np.diff(edge_start), axis=0), axis=1)
+    between = _all_shortest_paths(lengths, edge_start, edges)
     return Corners(points, walls, corner_of, fan_start, fan, edge_start, edges, between)
 
 
@@ -353,15 +354,7 @@ def _taut_graph(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Find the pairs of corners that see each other along a line that is taut at both.
 
-    Args:
-        ground: The ground.
-        sight: Scratch.
-        points: [C, 3] float64, metres.
-        walls: [C, 2, 2] float64, unit vectors along the two walls of every corner.
-        corner_of: [P, 6] int32, corner at every polygon's vertex, -1 for none.
-        fan_start: [C + 1] int32, rows of ``fan``.
-        fan: [F, 2] int32, polygon and vertex.
-        most_edges: The search stops as soon as it has found more edges.
+    The arrays are those of ``Corners``. The search stops as soon as it has found more than ``most_edges``.
 
     Returns:
         The arrays edge_start [C + 1] int32 and edges [E] int32 of ``Corners``.
@@ -396,24 +389,11 @@ def _taut_graph(
     return edge_start, edges[:total].copy()
 
 
-@njit(**SMALL)
-def length_between(points: np.ndarray, a: int, b: int) -> float:
-    """Return the straight distance between two corners, in metres."""
-    dx = points[a, 0] - points[b, 0]
-    dy = points[a, 1] - points[b, 1]
-    dz = points[a, 2] - points[b, 2]
-    return np.sqrt(dx * dx + dy * dy + dz * dz)
-
-
 @njit(**ENTRY)
-def _all_shortest_paths(points: np.ndarray, edge_start: np.ndarray, edges: np.ndarray) -> np.ndarray:
+def _all_shortest_paths(lengths: np.ndarray, edge_start: np.ndarray, edges: np.ndarray) -> np.ndarray:
     """Compute the shortest paths between all corners [C, C] float32 by Dijkstra's algorithm."""
-    num_corners = len(points)
+    num_corners = len(edge_start) - 1
     between = np.empty((num_corners, num_corners), np.float32)
-    lengths = np.empty(len(edges), np.float64)
-    for c in range(num_corners):
-        for k in range(edge_start[c], edge_start[c + 1]):
-            lengths[k] = length_between(points, c, edges[k])
     distance = np.empty(num_corners, np.float64)
     heap = np.empty(num_corners, np.int32)
     place = np.empty(num_corners, np.int32)
