@@ -62,30 +62,19 @@ Progress = Callable[[int, int], None]  # called with the number of further episo
 class Collected:
     """The result of a call of ``collect``.
 
-    Attributes:
-        folder: Folder of the dataset.
-        info: Its description, with the scenes and episodes of earlier calls.
-        num_shards: Shards that this call wrote.
-        num_episodes: Episodes in them.
-        num_frames: Observations in them.
-        num_found: Shards of this part that were there already.
-        num_missing: Shards of the whole collection that are still missing, because other parts collect them. While
-            there are any, the folder has shards, but not yet the files that the format makes of all of them.
-        seconds: Time of simulation and writing, and of making the dataset of all shards, without loading scenes.
-        peak_bytes: Main memory that the images of unfinished and waiting episodes took.
-        spilled_bytes: Their size in temporary files.
+    While other parts have not collected all shards, the folder does not have the files that the format makes of them.
     """
 
     folder: Path
-    info: DatasetInfo
-    num_shards: int
-    num_episodes: int
-    num_frames: int
-    num_found: int
-    num_missing: int
-    seconds: float
-    peak_bytes: int
-    spilled_bytes: int = 0
+    info: DatasetInfo  # with the scenes and episodes of earlier calls
+    num_shards: int  # that this call wrote
+    num_episodes: int  # in them
+    num_frames: int  # observations in them
+    num_found: int  # shards of this part that were there already
+    num_missing: int  # shards of the whole collection, which other parts collect
+    seconds: float  # of simulation, of writing, and of making the dataset of all shards, without loading scenes
+    peak_bytes: int  # of main memory that the images of unfinished and waiting episodes took
+    spilled_bytes: int = 0  # of them in temporary files
 
 
 def collect(

@@ -12,7 +12,7 @@ import json
 import re
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -102,63 +102,33 @@ class Episode:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DatasetInfo:
-    """Description of a dataset. Two with the same ``key`` hold parts of the same collection.
-
-    Attributes:
-        format: Name of the format.
-        format_options: What the format was asked for, such as the encoding of depth, as JSON has it.
-        observation_space: Space of the observations of one environment.
-        action_space: Space of the actions of one environment.
-        images: The keys of the observation that are images, with what they show: ``"rgb"``, ``"depth"``,
-            ``"semantic"``, ``"normals"`` or ``"points"``. With one camera the key is that word, and of several cameras
-            ``"front/depth"``.
-        depth_range: By key of the depth images, the metres that an observation of 0 and of 1 stands for; ``None`` if
-            observations are in metres.
-        step_seconds: Duration of a step.
-        task: Name of the task's class, such as ``"PointNav"``.
-        policy: The policy that chose the actions, as text, such as ``"follower"``.
-        seed: Seed of noise and random actions. An episode depends on (seed, scene, number), and on nothing else.
-        episodes_per_scene: Number of episodes, the first ones of each scene.
-        episodes_per_shard: Number of episodes in a shard; the last one of a scene may have fewer.
-        scenes: Names of the scenes, in order.
-        env: The keywords of the batch as JSON has them: those that were passed to ``collect``.
-        card: The protocol card: settings, checksums of every scene and of its episodes, versions.
-        key: Checksum of all values above except versions and renderer.
-    """
+    """Description of a dataset. Two with the same ``key`` hold parts of the same collection."""
 
     format: str
-    format_options: Mapping[str, Any]
-    observation_space: Dict
+    format_options: Mapping[str, Any]  # such as the level of compression, as JSON has it
+    observation_space: Dict  # of one environment
     action_space: Space[Any]
-    images: Mapping[str, str]
-    depth_range: Mapping[str, tuple[float, float] | None]
+    images: Mapping[str, str]  # the sensor, such as "depth", by key of the observation: "depth" or "front/depth"
+    depth_range: Mapping[str, tuple[float, float] | None]  # metres for 0 and 1; None: observations are in metres
     step_seconds: float
-    task: str
-    policy: str
-    seed: int
-    episodes_per_scene: int
-    episodes_per_shard: int
-    scenes: tuple[str, ...]
-    env: Mapping[str, Any]
-    card: Mapping[str, Any]
-    key: str = ""
+    task: str  # name of the class, such as "PointNav"
+    policy: str  # such as "follower"
+    seed: int  # of noise and random actions; an episode depends on it, its scene and its number alone
+    episodes_per_scene: int  # the first ones
+    episodes_per_shard: int  # the last shard of a scene may have fewer
+    scenes: tuple[str, ...]  # names, in order
+    env: Mapping[str, Any]  # the keywords that were passed to collect, as JSON has them
+    card: Mapping[str, Any]  # the protocol card: settings, checksums of every scene and of its episodes, versions
+    key: str = ""  # checksum of all values above except versions and renderer
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Consecutive episodes of one scene, the unit of work.
+    """Consecutive episodes of one scene, the unit of work."""
 
-    Attributes:
-        name: Name of its folder: the scene and the first episode, so that names sort in the order of the dataset, and
-            a checksum of everything on which its content depends.
-        scene: Name of the scene.
-        first: Number of the first episode.
-        count: Number of episodes.
-    """
-
-    name: str
+    name: str  # of its folder, see ``make_shard``
     scene: str
-    first: int
+    first: int  # number of the first episode
     count: int
 
 
@@ -202,21 +172,13 @@ class EpisodeRecord:
 
 @dataclass(frozen=True, slots=True)
 class ShardRecord:
-    """The content of ``shard.json``.
-
-    Attributes:
-        shard: The shard.
-        key: Key of the dataset that it belongs to.
-        episodes: Its episodes, in order.
-        files: Size in bytes and SHA-256 of every file in its folder, by path with "/".
-        scene_card: Checksums of its scene, navmesh and episodes, see ``SceneCard``.
-    """
+    """The content of ``shard.json``."""
 
     shard: Shard
-    key: str
-    episodes: tuple[EpisodeRecord, ...]
-    files: Mapping[str, tuple[int, str]] = field(default_factory=dict)
-    scene_card: Mapping[str, Any] = field(default_factory=dict)
+    key: str  # of the dataset that it belongs to
+    episodes: tuple[EpisodeRecord, ...]  # in order
+    files: Mapping[str, tuple[int, str]]  # size in bytes and SHA-256 of every file in its folder, by path with "/"
+    scene_card: Mapping[str, Any]  # checksums of its scene, navmesh and episodes, see ``SceneCard``
 
     @property
     def num_frames(self) -> int:
@@ -308,8 +270,8 @@ def all_shards(info: DatasetInfo) -> list[Shard]:
 def make_shard(key: str, scene: str, first: int, count: int) -> Shard:
     """Return the shard of some episodes.
 
-    Its name begins with the scene's, as far as file systems allow, and the first episode, and ends with a checksum of
-    everything on which its content depends: the key of the dataset, the scene's full name and the episodes.
+    Its name begins with the scene's, as far as file systems allow, and the first episode, so that names sort in the
+    order of the dataset, and ends with a checksum of the key of the dataset, the scene's full name and the episodes.
     """
     text = json.dumps([key, scene, first, count])
     digest = hashlib.sha256(text.encode()).hexdigest()[:_NAME_DIGITS]
@@ -340,11 +302,7 @@ def to_json(info: DatasetInfo) -> dict[str, Any]:
 
 
 def from_json(values: Any, source: str) -> DatasetInfo:
-    """Return the info of JSON values, which may come from strangers.
-
-    Args:
-        values: What ``to_json`` returned.
-        source: Name of the file, for errors.
+    """Return the info of which ``to_json`` returned the values, which may come from strangers; errors name the source.
 
     Raises:
         ValueError: The values are not an info, or its key is not theirs.

@@ -45,16 +45,7 @@ def write_shard(
     episodes: Sequence[Episode],
     scene_card: Mapping[str, Any],
 ) -> ShardRecord:
-    """Write a shard aside and rename it, so that its folder is complete whenever it exists.
-
-    Args:
-        root: Folder of the dataset.
-        style: The format.
-        info: Description of the dataset.
-        shard: The shard.
-        episodes: Its episodes, in order.
-        scene_card: Checksums of its scene and of its episodes.
-    """
+    """Write a shard, with its episodes in order, aside and rename it, so that its folder is complete when it exists."""
     folder = _aside(root, shard.name)
     folder.mkdir(parents=True)
     try:

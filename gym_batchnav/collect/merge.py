@@ -31,24 +31,15 @@ from gym_batchnav.collect.reading import open_dataset
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A dataset that has been checked.
-
-    Attributes:
-        info: Its description.
-        shards: The records of its shards, in order.
-        missing: Names of the shards that are not there.
-    """
+    """A dataset that has been checked."""
 
     info: DatasetInfo
-    shards: tuple[ShardRecord, ...]
-    missing: tuple[str, ...]
+    shards: tuple[ShardRecord, ...]  # in order
+    missing: tuple[str, ...]  # names of the shards that are not there
 
 
 def check_dataset(folder: str | Path) -> Checked:
     """Read a dataset, which may come from strangers, and check every file of it.
-
-    Args:
-        folder: Folder of the dataset.
 
     Raises:
         ValueError: A file is missing, unexpected or damaged; the message names it.

@@ -16,19 +16,12 @@ from gym_batchnav.system.storage import sha256_of
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChosenPolicy:
-    """A policy that collects.
+    """A policy that collects."""
 
-    Attributes:
-        name: Its name in the dataset.
-        agent: Chooses the actions.
-        env: The keywords of a batch that it needs.
-        is_file: Whether it comes from a policy file, so that ``env`` has all settings of its training.
-    """
-
-    name: str
+    name: str  # in the dataset
     agent: Agent
-    env: Mapping[str, Any]
-    is_file: bool = False
+    env: Mapping[str, Any]  # the keywords of a batch that it needs
+    is_file: bool = False  # a policy file, so that ``env`` has all settings of its training
 
 
 def choose_policy(policy: str | os.PathLike[str] | Acting, seed: int, sample: bool = False) -> ChosenPolicy:

@@ -20,11 +20,7 @@ FORMATS: dict[str, type[Zarr] | type[WebDataset]] = {"zarr": Zarr, "webdataset":
 
 
 def make_format(name: object, **options: Any) -> Format:
-    """Return the format of a name.
-
-    Args:
-        name: One of ``FORMATS``.
-        options: Options of the format.
+    """Return the format of a name among ``FORMATS``.
 
     Raises:
         ValueError: The format is unknown, or an option has a wrong value.

@@ -30,12 +30,8 @@ class FrameBuffers:
     """Arrays for the images of episodes, used again and again, because new memory is slow at first use.
 
     Those that main memory has no room for are mapped from temporary files, which the system writes to disk where it
-    needs their memory, and removes when the process ends, however it ends.
-
-    Args:
-        spaces: Shape and dtype of one image, by sensor.
-        folder: Place of the temporary files.
-        most: Bytes of main memory that the arrays may take.
+    needs their memory, and removes when the process ends, however it ends. ``most`` are the bytes of main memory that
+    the arrays may take; ``spaces`` have the shape and dtype of one image, by sensor.
     """
 
     def __init__(
@@ -101,13 +97,7 @@ class Finished:
 
 
 class Recorder:
-    """Follows a batch in autoreset mode NEXT_STEP from its reset on, and returns the episodes that end.
-
-    Args:
-        env: The batch, just reset.
-        observation: The observations of the reset.
-        buffers: Memory for images.
-    """
+    """Follows a batch in autoreset mode NEXT_STEP from its reset on, and returns the episodes that end."""
 
     def __init__(self, env: BatchNavEnv, observation: Mapping[str, np.ndarray], buffers: FrameBuffers) -> None:
         self._env = env

@@ -40,20 +40,12 @@ class CameraSensor(NamedTuple):
 
 @dataclass(frozen=True)
 class CameraGroup:
-    """Cameras that differ only in their place on the agent, and can be drawn in one call.
+    """C cameras that differ only in their place on the agent, and can be drawn in one call."""
 
-    Attributes:
-        names: C names of cameras.
-        cameras: The cameras, in the same order, as they are drawn: where depth is to get noise, they write it in
-            metres, unclipped, and 0 where nothing is hit.
-        sensors: Sensors that each of them records.
-        keys: Key in the observation for each camera and each sensor: C tuples.
-    """
-
-    names: tuple[str, ...]
-    cameras: tuple[Camera, ...]
-    sensors: tuple[str, ...]
-    keys: tuple[tuple[str, ...], ...]
+    names: tuple[str, ...]  # C
+    cameras: tuple[Camera, ...]  # C, as they are drawn, see ``CameraRig.drawn``
+    sensors: tuple[str, ...]  # that each of them records
+    keys: tuple[tuple[str, ...], ...]  # in the observation, C tuples, one key per sensor
 
 
 class CameraRig:
@@ -123,7 +115,7 @@ class CameraRig:
         return tuple(one.sensor for one in self.recordings.values() if one.camera == camera)
 
     def drawn(self, name: str) -> Camera:
-        """Return a camera as it is drawn: with depth in metres, unclipped, if its depth is to get noise."""
+        """Return a camera as it is drawn: if depth is to get noise, in metres, unclipped, 0 where nothing is hit."""
         camera = self.cameras[name]
         if key_of(name, "depth") not in self.noise:
             return camera
@@ -296,17 +288,10 @@ class AgentCameras:
         return self._renderer
 
     def views(self, agents: AgentState, indices: np.ndarray | None = None, camera: Camera | None = None) -> np.ndarray:
-        """Return the world-to-camera matrices of one camera of agents, above the visible floor under them.
+        """Return the world-to-camera matrices [M, 4, 4] float32 of one camera of agents, by default the first.
 
-        Every image that agents see is rendered with these matrices.
-
-        Args:
-            agents: The agents.
-            indices: [M] int, the agents to look through; all by default.
-            camera: The camera, for its place on the agent; the first one by default.
-
-        Returns:
-            [M, 4, 4] float32.
+        It is above the visible floor under the agents ``indices`` [M], by default all. Every image that agents see is
+        rendered with these matrices.
         """
         keys = self._episode_keys if indices is None else self._episode_keys[indices]
         agents = agents if indices is None else rows_of(agents, indices)
@@ -416,10 +401,7 @@ class AgentCameras:
     def bodies(self, agents: AgentState, indices: np.ndarray | None = None, num_cameras: int = 1) -> BodyViews | None:
         """Return the bodies in the views of agents, for targets of this renderer; None if each agent is alone.
 
-        Args:
-            agents: All agents.
-            indices: [M] int, the agents to look through; all by default.
-            num_cameras: The number of cameras through which each of them looks.
+        Each of the agents ``indices`` [M], by default all, looks through ``num_cameras`` cameras.
         """
         if self._bodies is None:
             return None

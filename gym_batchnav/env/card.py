@@ -29,18 +29,10 @@ _DIGITS = 16  # hexadecimal, of a checksum
 
 @dataclass(frozen=True)
 class SceneCard:
-    """One scene of a batch.
-
-    Attributes:
-        name: Its name.
-        scene: Checksum of its triangles, materials and textures.
-        navmesh: Checksum of its navmesh.
-        episodes: Checksum of its episodes.
-        num_episodes: Number of episodes.
-    """
+    """One scene of a batch, with checksums."""
 
     name: str
-    scene: str
+    scene: str  # of its triangles, materials and textures
     navmesh: str
     episodes: str
     num_episodes: int
@@ -48,37 +40,21 @@ class SceneCard:
 
 @dataclass(frozen=True)
 class ProtocolCard:
-    """Everything needed to reproduce a result.
+    """Everything needed to reproduce a result."""
 
-    Attributes:
-        protocol: Name of the protocol, or ``""`` if none was named.
-        source: The source of its values.
-        notes: Differences from the source, and values that it leaves open.
-        changed: Settings that differ from the protocol's, by name: the protocol's value and this batch's, as strings.
-        settings: The values of all settings on which results depend, by name, as JSON has them.
-        scenes: The scenes that are resident now, with checksums.
-        num_scenes: Number of scenes that were listed; those that are not resident are not loaded.
-        episode_order: ``"random"`` or ``"once"``.
-        geodesic: How distances are computed.
-        renderer: The renderer and its device; ``""`` for blind agents.
-        seeds: The seeds of the environments, as a string: ``"0 to 63"``.
-        versions: Versions of Python and packages.
-        checksum: Checksum of all values above but ``versions`` and ``renderer``.
-    """
-
-    protocol: str
-    source: str
-    notes: str
-    changed: dict[str, tuple[str, str]]
-    settings: dict[str, Any]
-    scenes: tuple[SceneCard, ...]
-    num_scenes: int
-    episode_order: str
-    geodesic: str
-    renderer: str
-    seeds: str
-    versions: dict[str, str]
-    checksum: str = ""
+    protocol: str  # name, or "" if none was named
+    source: str  # of its values
+    notes: str  # differences from the source, and values that it leaves open
+    changed: dict[str, tuple[str, str]]  # the protocol's value and this batch's, as strings, where they differ
+    settings: dict[str, Any]  # the values of all settings on which results depend, by name, as JSON has them
+    scenes: tuple[SceneCard, ...]  # that are resident now
+    num_scenes: int  # that were listed; those that are not resident are not loaded
+    episode_order: str  # "random" or "once"
+    geodesic: str  # how distances are computed
+    renderer: str  # and its device; "" for blind agents
+    seeds: str  # of the environments, such as "0 to 63"
+    versions: dict[str, str]  # of Python and packages
+    checksum: str = ""  # of all values above but ``versions`` and ``renderer``
 
     def to_json(self) -> str:
         """Return all values as a JSON object."""

@@ -135,11 +135,7 @@ class BatchState:
 
 
 def check_fits(parts: Mapping[str, Mapping[str, np.ndarray]], navigations: Sequence[Navigation | None]) -> None:
-    """Check the values of a state that comes from outside before kernels read them.
-
-    Args:
-        parts: The arrays by part and name, with the right shapes and dtypes.
-        navigations: The navmesh, tables and episodes of the scene in every slot.
+    """Check the values of a state that comes from outside, with the right shapes and dtypes, before kernels read them.
 
     Raises:
         ValueError: A row number is not within the scenes' arrays, or a pose or a counter is out of range.
@@ -393,11 +389,7 @@ class FunctionalBatch:
 def host_array(name: str, value: Any) -> Any:
     """Return an array of another library as a NumPy array: in place through DLPack, or copied from a device.
 
-    NumPy arrays, and values without DLPack, are returned as they are.
-
-    Args:
-        name: What it is, for errors.
-        value: The array.
+    NumPy arrays, and values without DLPack, are returned as they are. Errors say what it is by its name.
 
     Raises:
         ValueError: It cannot be read.

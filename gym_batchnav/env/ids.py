@@ -14,21 +14,13 @@ Keywords = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class EnvId:
-    """The environments behind an id.
+    """The environments behind an id."""
 
-    Attributes:
-        task: Module and class of the task.
-        max_episode_steps: Its limit of steps.
-        defaults: Returns the id's defaults where they differ from BatchNavEnv's; it gets the keywords of the user.
-        wrapper: Module and class of a wrapper that turns each observation into one array.
-        is_single: Whether ``gymnasium.make`` can make an environment of one agent.
-    """
-
-    task: str
+    task: str  # module and class
     max_episode_steps: int = 500
-    defaults: Callable[[Keywords], dict[str, Any]] = lambda given: {}
-    wrapper: str | None = None
-    is_single: bool = True
+    defaults: Callable[[Keywords], dict[str, Any]] = lambda given: {}  # those of the id; gets the user's keywords
+    wrapper: str | None = None  # module and class of a wrapper that turns each observation into one array
+    is_single: bool = True  # whether ``gymnasium.make`` can make an environment of one agent
 
 
 def _of_dronenav(given: Keywords) -> dict[str, Any]:

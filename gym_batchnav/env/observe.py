@@ -56,15 +56,9 @@ class Delays:
     def apply(
         self, readings: dict[str, np.ndarray], buffers: Buffers, rows: np.ndarray, num_steps: np.ndarray
     ) -> dict[str, np.ndarray]:
-        """Keep the current readings that are due, and return those that have arrived.
+        """Keep the current readings [M, ...] of agents ``rows`` that are due, and return those that have arrived.
 
-        Applying them again in the same step changes nothing.
-
-        Args:
-            readings: The current readings of M agents, arrays [M, ...] by key.
-            buffers: The batch's buffers.
-            rows: [M] int, the agents.
-            num_steps: [M] int, steps since their episodes began.
+        ``num_steps`` [M] have passed since their episodes began. Applying them again in a step changes nothing.
         """
         return readings | {
             key: _arrived(buffers[_name(key)], one, readings[key], rows, num_steps) for key, one in self.timing.items()
@@ -105,13 +99,7 @@ Observation = dict[str, Any]  # by sensor: an array, or with obs_device="cuda" a
 
 
 class Observer:
-    """Adds noise to images, reads all other sensors, and delays what arrives late.
-
-    Args:
-        cameras: The agents' cameras.
-        components: The task with all sensors.
-        delays: The timing of sensors.
-    """
+    """Adds noise to images, reads all other sensors, and delays what arrives late."""
 
     def __init__(self, cameras: AgentCameras, components: Components, delays: Delays) -> None:
         self._cameras = cameras
@@ -121,10 +109,7 @@ class Observer:
     def observe(self, state: TaskState, images: dict[str, Any], rows: np.ndarray | None = None) -> Observation:
         """Return the observations of all agents, or of the agents ``rows`` [M].
 
-        Args:
-            state: The state of the batch.
-            images: The agents' images by key, arrays or tensors [N, ...] or [M, ...], without noise; overwritten.
-            rows: [M] int; None for all.
+        Their images by key, arrays or tensors without noise, are overwritten.
         """
         self._add_noise(state, images, rows)
         self._show(state, images, rows)

@@ -122,11 +122,9 @@ class Simulator:
     # The plan of scenes and episodes
 
     def seed(self, seeds: Sequence[int | None], mask: np.ndarray) -> None:
-        """Restart the sequences of scenes and episodes.
+        """Restart the sequences of episodes of the agents of a mask [N] bool whose seed is not None.
 
-        Args:
-            seeds: N seeds, 0 to 2**64 - 1; an agent whose seed is None is not reseeded.
-            mask: [N] bool, the agents to seed. If all get a seed, the sequence of scenes restarts, too.
+        If all get a seed, the sequence of scenes restarts, too.
         """
         for index in np.nonzero(mask)[0].tolist():
             seed = seeds[index]
@@ -198,11 +196,9 @@ class Simulator:
     # The agents
 
     def move(self, actions: np.ndarray, active: np.ndarray) -> None:
-        """Turn and move the active agents, tilt their cameras, and update their episodes.
+        """Turn and move the ``active`` agents [N] bool, tilt their cameras, and update their episodes.
 
-        Args:
-            actions: [N, ...], validated by ``self.actions``.
-            active: [N] bool; the other agents keep their state.
+        Actions [N, ...] have been validated by ``self.actions``.
         """
         agents = self.agents
         episodes = self.episodes
@@ -228,11 +224,9 @@ class Simulator:
         self._update_distance()
 
     def reach_goals(self, success_distance: float, active: np.ndarray) -> None:
-        """Record which agents called STOP at their goals, and give those on a tour their next goal.
+        """Record which ``active`` agents [N] bool called STOP at their goals, and give those on a tour their next goal.
 
-        Args:
-            success_distance: Geodesic metres from the goal within which it is reached.
-            active: [N] bool, the agents that acted; the other agents keep their state.
+        A goal is reached within ``success_distance`` geodesic metres.
         """
         state = self.episodes
         reached = state.stopped & (state.distance < success_distance)
@@ -254,13 +248,7 @@ class Simulator:
     def set_pose(
         self, indices: np.ndarray, position: np.ndarray, heading: np.ndarray, pitch: np.ndarray | None = None
     ) -> None:
-        """Move agents to given poses in their scenes; their episodes continue.
-
-        Args:
-            indices: [M] int, the agents.
-            position: [M, 3], metres, each navigable.
-            heading: [M], radians, stored from -pi to pi.
-            pitch: [M], radians, at most ``MAX_PITCH`` up and down; None to keep it.
+        """Move agents ``indices`` [M] to poses in their scenes, see ``BatchNavEnv.set_pose``; their episodes continue.
 
         Raises:
             ValueError: A position is not navigable, a heading is not finite, or a pitch is NaN or too large; no agent
@@ -493,11 +481,7 @@ class Simulator:
 def named_episode_keys(library: SceneLibrary, seed: np.ndarray, slot: np.ndarray, row: np.ndarray) -> np.ndarray:
     """Return keys [M] uint64 of episodes that depend on the seed, the names of their scenes and their rows alone.
 
-    Args:
-        library: The scenes.
-        seed: [1] or [M] uint64.
-        slot: [M] int, the slots of the scenes.
-        row: [M] int, the rows of the episodes in their scenes.
+    Seeds are [1] or [M] uint64; slots of the scenes and rows of the episodes in them are [M] int.
     """
     names = np.array([name_key(library.name(one)) for one in slot.tolist()], np.uint64)
     return episode_key(episode_key(seed, names), row)

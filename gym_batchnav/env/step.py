@@ -25,21 +25,13 @@ Returned = tuple[Observation, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]
 
 
 class Move(NamedTuple):
-    """The actions of the agents in a step, and their score.
+    """The actions of the agents in a step, and their score."""
 
-    Attributes:
-        actions: [N, ...].
-        active: [N] bool, the agents that acted.
-        done: [N] bool, the agents whose episodes have ended.
-        reward: [N] float64; 0 where ``active`` is False.
-        measures: Arrays [N] by name: those of every step, and of ends, which are 0 where ``done`` is False.
-    """
-
-    actions: np.ndarray
-    active: np.ndarray
-    done: np.ndarray
-    reward: np.ndarray
-    measures: Measures
+    actions: np.ndarray  # [N, ...]
+    active: np.ndarray  # [N] bool, the agents that acted
+    done: np.ndarray  # [N] bool, the agents whose episodes have ended
+    reward: np.ndarray  # [N] float64; 0 where ``active`` is False
+    measures: Measures  # arrays [N] by name: those of every step, and of ends, which are 0 where ``done`` is False
 
 
 class StepListener(Protocol):

@@ -64,33 +64,20 @@ class ChosenAgent:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The arguments of ``make_comparison``, from which another process makes the same comparison.
+    """The arguments of ``make_comparison``, from which another process makes the same comparison."""
 
-    Attributes:
-        policies: Policy files of one method (paths, or names of shipped ones), one for each training seed, or agents by
-            name, see ``named_agent``; by default ``pointnav_depth``.
-        agents: The agents to compare with: ``"blind"`` (the shipped blind policy, left out where it was trained with
-            other settings), policy files, and agents by name.
-        scenes: Evaluation scenes; by default those of ``held_out_scenes``.
-        episodes: Total number of episodes, by default 25 per scene; or the path of a Habitat dataset, of which all
-            episodes of the scenes are run.
-        num_envs: N; the results do not depend on it.
-        renderer: See BatchNavEnv.
-        sample: Sample actions instead of taking the most likely ones.
-        seed: Seed of the environments, of sampled actions and of the intervals' resamples.
-        protocol: The protocol of the environment of an agent by name, in addition to its ``env_keywords``. Policy files
-            contain their settings.
-    """
-
+    # Policy files of one method (paths, or names of shipped ones), one for each training seed, or agents by name, see
+    # ``named_agent``; by default ``pointnav_depth``.
     policies: tuple[str, ...] = ()
+    # "blind" is the shipped blind policy, left out where it was trained with other settings.
     agents: tuple[str, ...] = BASELINES
-    scenes: tuple[str, ...] = ()
-    episodes: int | str | None = None
-    num_envs: int = 100
+    scenes: tuple[str, ...] = ()  # by default those of ``held_out_scenes``
+    episodes: int | str | None = None  # in all, by default 25 per scene; or a Habitat dataset, whose episodes are run
+    num_envs: int = 100  # the results do not depend on it
     renderer: str = "auto"
-    sample: bool = False
-    seed: int = 0
-    protocol: str | None = None
+    sample: bool = False  # sample actions instead of taking the most likely ones
+    seed: int = 0  # of the environments, of sampled actions and of the intervals' resamples
+    protocol: str | None = None  # of the environment of an agent by name, in addition to its ``env_keywords``
 
     @property
     def sample_seed(self) -> int | None:
@@ -109,27 +96,16 @@ class Asked:
 
 @dataclass
 class Comparison:
-    """Agents that are evaluated in the same episodes, and their results.
+    """Agents that are evaluated in the same episodes, and their results."""
 
-    Attributes:
-        asked: The arguments, in which defaults have become values.
-        chosen: The agents with their files by name: first the policy, or its runs ``policy_1``, ``policy_2`` and so on.
-        keywords: Keywords of the environments, except scenes and renderer.
-        env: The batch of agents that may see images.
-        blind_env: The same scenes without images and sensors that read them, for the others.
-        episodes_per_scene: Their number; None for all of a dataset.
-        results: By name of the agent.
-        card: The protocol card of the batches in which the policy ran, as JSON values; None: that of ``env``.
-    """
-
-    asked: Asked
-    chosen: dict[str, ChosenAgent]
-    keywords: dict[str, Any]
-    env: BatchNavEnv
-    blind_env: BatchNavEnv
-    episodes_per_scene: int | None
-    results: dict[str, EvaluatedEpisodes] = field(default_factory=dict)
-    card: dict[str, Any] | None = None
+    asked: Asked  # in which defaults have become values
+    chosen: dict[str, ChosenAgent]  # by name: first the policy, or its runs policy_1, policy_2 and so on
+    keywords: dict[str, Any]  # of the environments, except scenes and renderer
+    env: BatchNavEnv  # of agents that may see images
+    blind_env: BatchNavEnv  # the same scenes without images and sensors that read them, for the others
+    episodes_per_scene: int | None  # None for all of a dataset
+    results: dict[str, EvaluatedEpisodes] = field(default_factory=dict)  # by name of the agent
+    card: dict[str, Any] | None = None  # of the batches in which the policy ran, as JSON values; None: that of ``env``
 
     def check(self) -> None:
         """Raise ValueError unless every policy can act in its batch."""

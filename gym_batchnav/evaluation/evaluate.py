@@ -90,13 +90,7 @@ def evaluate(
 def run_episodes(
     env: VectorEnv, agent: Acting, selected: np.ndarray, *, seed: int | None = 0
 ) -> Iterator[dict[str, np.ndarray]]:
-    """Run some episodes once each, and yield those that ended after every step in which some did.
-
-    Args:
-        env: See ``evaluate``.
-        agent: See ``evaluate``.
-        selected: [E] int64, numbers of episodes, without duplicates.
-        seed: See ``evaluate``.
+    """Run the episodes ``selected`` [E] int64 once each, and yield those that ended after every step in which some did.
 
     Yields:
         Columns [M] of the episodes that ended: scene_index, episode_index, num_steps, total_reward and all measures.
@@ -141,12 +135,7 @@ def episode_numbers(env: BatchNavEnv, episodes_per_scene: int | None = None) -> 
 
 
 def in_order(env: BatchNavEnv, rows: Sequence[Mapping[str, np.ndarray]]) -> EvaluatedEpisodes:
-    """Return episodes in the order of their numbers, with their start distances.
-
-    Args:
-        env: The batch in which they ran, or another with the same scenes and episodes.
-        rows: What ``run_episodes`` yielded, in any order.
-    """
+    """Return the episodes that ``run_episodes`` yielded in the order of their numbers, with their start distances."""
     names = (*COLUMNS, *env.components.measures)
     measured = {name: np.concatenate([row[name] for row in rows]) if rows else np.empty(0, np.int64) for name in names}
     order = np.argsort(measured["episode_index"], kind="stable")

@@ -27,41 +27,26 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:
-    """Which of E episodes belong to which of S scenes.
+    """Which of E episodes belong to which of S scenes."""
 
-    Attributes:
-        order: [E] int64, the rows of the episodes, scene after scene.
-        first: [S] int64, where each scene begins in that order.
-        sizes: [S] int64, episodes per scene.
-    """
-
-    order: np.ndarray
-    first: np.ndarray
-    sizes: np.ndarray
+    order: np.ndarray  # [E] int64, the rows of the episodes, scene after scene
+    first: np.ndarray  # [S] int64, where each scene begins in that order
+    sizes: np.ndarray  # [S] int64, episodes per scene
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Resamples:
-    """B resamples of scenes, episodes and runs.
+    """B resamples of scenes, episodes and runs."""
 
-    Attributes:
-        rows: [B, S, n] int64, places in ``Layout.order`` for each drawn scene, padded to the size of the largest.
-        is_drawn: [B, S, n] bool, False where a row is padding.
-        sizes: [B, S] int64, episodes of each drawn scene.
-        runs: By agent, [B, R, S] int64: the runs drawn for each drawn scene.
-    """
-
-    rows: np.ndarray
-    is_drawn: np.ndarray
-    sizes: np.ndarray
-    runs: tuple[np.ndarray, ...]
+    rows: np.ndarray  # [B, S, n] int64, places in ``Layout.order`` for each drawn scene, padded to the largest
+    is_drawn: np.ndarray  # [B, S, n] bool, False where a row is padding
+    sizes: np.ndarray  # [B, S] int64, episodes of each drawn scene
+    runs: tuple[np.ndarray, ...]  # by agent, [B, R, S] int64: the runs drawn for each drawn scene
 
     def cells(self, values: np.ndarray, agent: int = 0) -> np.ndarray:
-        """Return the mean [B, R, S, K] of each drawn run in each drawn scene.
+        """Return the mean [B, R, S, K] of each drawn run of an agent in each drawn scene.
 
-        Args:
-            values: [R, E, K], in the order of the layout.
-            agent: The place of the agent among those for which runs were drawn.
+        Values [R, E, K] are in the order of the layout; ``agent`` is its place among those for which runs were drawn.
         """
         sums = np.einsum("rbsnk,bsn->brsk", values[:, self.rows], self.is_drawn.astype(float))
         return np.take_along_axis(sums / self.sizes[:, None, :, None], self.runs[agent][..., None], axis=1)

@@ -44,9 +44,7 @@ def user_file(name: str) -> Path | None:
 def check_name(name: str, option: str = "policy") -> None:
     """Raise ValueError unless a name is that of an agent, a policy file, a shipped policy or of an object in a module.
 
-    Args:
-        name: The name.
-        option: The keyword that gave the name, for errors.
+    The error names the option that gave the name.
     """
     if name not in NAMES and not is_in_module(name) and agent_file(name) is None:
         raise ValueError(

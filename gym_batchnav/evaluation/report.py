@@ -116,13 +116,7 @@ def protocol(comparison: Comparison) -> dict[str, Any]:
 
 
 def write_report(comparison: Comparison, out: Path, found: Mapping[str, Any]) -> dict[Path, str]:
-    """Write figures, episodes and scores into a folder; return a description of each file.
-
-    Args:
-        comparison: The comparison, with results.
-        out: The folder, which must exist.
-        found: What ``summary`` returned.
-    """
+    """Write what ``summary`` found, episodes and scores into a folder; return a description of each file."""
     contents = {
         "results.json": (_json(finite(found)), "the figures, also by scene and by distance"),
         "protocol.json": (
@@ -163,13 +157,7 @@ def episode_table(env: BatchNavEnv, results: Mapping[str, EvaluatedEpisodes]) ->
 
 
 def scores_json(scores: Mapping[str, Mapping[str, np.ndarray]], scenes: Sequence[str], episodes: Sequence[int]) -> str:
-    """Return the content of a scores file.
-
-    Args:
-        scores: By measure and agent, [R, S] float64: the mean of each run in each scene.
-        scenes: [S], names of the scenes.
-        episodes: [S], the number of episodes in each scene.
-    """
+    """Return the content of a scores file: by measure and agent the mean of each run in each scene, [R, S] float64."""
     tables = {measure: {agent: table.tolist() for agent, table in one.items()} for measure, one in scores.items()}
     content = {"format": SCORES_FORMAT, "scenes": list(scenes), "episodes": list(episodes), "scores": tables}
     return _json(content)

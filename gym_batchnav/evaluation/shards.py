@@ -109,11 +109,7 @@ def merged(
 
 
 def take_results(comparison: Comparison, rows: Mapping[str, Sequence[Columns]]) -> None:
-    """Set the results of a comparison to episodes that ran elsewhere.
-
-    Args:
-        comparison: The comparison.
-        rows: By agent, what ``run_episodes`` yielded, in any order.
+    """Set the results of a comparison to episodes that ran elsewhere: by agent, what ``run_episodes`` yielded.
 
     Raises:
         ValueError: An agent, a measure or an episode is missing, unknown or duplicated.

@@ -70,12 +70,8 @@ class Child:
     """A process that calls functions, one at a time; any thread may use it.
 
     It starts with the first call, and again after it was lost. It ends with ``close``, with ``release`` or with its
-    parent.
-
-    Args:
-        what: What it is in errors, such as ``"the process that compiles kernels"``.
-        environment: Variables that differ from those of this process.
-        quiet: Whether to discard its standard error.
+    parent. Errors say what it is, such as ``"the process that compiles kernels"``; a quiet one has no standard error,
+    and ``environment`` has the variables that differ from those of this process.
     """
 
     def __init__(self, what: str, environment: Mapping[str, str], quiet: bool = False) -> None:

@@ -22,15 +22,8 @@ _IMPORTS = {late: re.compile(("^[ \t]*" if late else "^") + _STATEMENT, re.MULTI
 def code_digest(*roots: str, without: tuple[str, ...] = (), packages: tuple[str, ...] = ()) -> str:
     """Return the SHA-256 of modules, of all modules of this package that they import, and of package versions.
 
-    If the package has no sources (it is compiled, or in a zip archive), its version is used instead.
-
-    Args:
-        roots: Files, relative to the package's folder.
-        without: Folders or files, relative to the package's folder, to ignore.
-        packages: Names of distributions whose versions are included, installed or not.
-
-    Returns:
-        64 hexadecimal digits.
+    If the package has no sources (it is compiled, or in a zip archive), its version is used instead. Roots are files,
+    and ``without`` files or folders to ignore, relative to the package's folder; packages need not be installed.
     """
     if not _HAS_SOURCES:
         return digest_of([], (*packages, "gym-batchnav"))
@@ -46,12 +39,8 @@ def package_digest() -> str:
 def imported_by(files: Iterable[Path], late: bool = False, without: tuple[str, ...] = ()) -> list[Path]:
     """Return modules and all modules of this package that they import, directly or through others, sorted.
 
-    Parent packages and imports for type checkers do not count: a module reads no names from them.
-
-    Args:
-        files: The modules.
-        late: Whether imports inside functions count, except those of ``viz``, which only show results.
-        without: Folders or files to ignore, relative to the package's folder.
+    Parent packages and imports for type checkers do not count: a module reads no names from them. ``late`` imports are
+    those inside functions, except those of ``viz``, which only show results.
 
     Raises:
         FileNotFoundError: If one of the files does not exist.

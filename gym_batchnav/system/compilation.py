@@ -39,17 +39,11 @@ _ANNOUNCED = "GYM_BATCHNAV_ANNOUNCES_COMPILING"  # "0" in worker processes, whos
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A function that compiles kernels by calling them, in a separate process.
+    """A function that compiles kernels by calling them, in a separate process."""
 
-    Attributes:
-        title: Short description of the kernels.
-        function: A module-level function, or ``"module:name"`` of one, which this process then does not import.
-        arguments: Its positional arguments, plain JSON values.
-    """
-
-    title: str
-    function: Callable[..., None] | str
-    arguments: tuple[Any, ...] = ()
+    title: str  # short description of the kernels
+    function: Callable[..., None] | str  # of a module, or "module:name" of one, which this process does not import
+    arguments: tuple[Any, ...] = ()  # JSON values
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +61,7 @@ def compile_ahead(workloads: Sequence[Workload], processes: int | None = None) -
 
     If a workload fails there is a warning, and its kernels are compiled at their first use, as all are in a frozen
     application, whose executable would start the whole application again. Progress is shown on standard error after
-    two seconds.
-
-    Args:
-        workloads: The workloads, the longest first.
-        processes: Number of processes; one per processor, at most 8, by default.
+    two seconds. There is one process per processor, at most 8, unless ``processes`` is given.
     """
     started = time.perf_counter()
     directory = cache_directory()

@@ -17,11 +17,7 @@ class MissingExtraError(ModuleNotFoundError):
 
 @contextmanager
 def needs_extra(extra: str, what: str) -> Iterator[None]:
-    """Wrap the imports of packages that an extra installs.
-
-    Args:
-        extra: Name of the extra.
-        what: The feature that requires the extra, for the message.
+    """Wrap the imports of packages that an extra installs, which ``what`` needs.
 
     Raises:
         MissingExtraError: If one of them cannot be imported.
@@ -50,17 +46,11 @@ def installed_version(package: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class OptionalPackage:
-    """A package of an extra without which some files cannot be read.
-
-    Attributes:
-        module: Name of its module.
-        name: Its own name.
-        extra: The extra that installs it.
-    """
+    """A package of an extra without which some files cannot be read."""
 
     module: str
     name: str
-    extra: str
+    extra: str  # that installs it
 
     def is_found(self) -> bool:
         """Return whether it is installed, without importing it."""
@@ -80,8 +70,6 @@ class OptionalPackage:
     def missing(self, what: str, remedy: str) -> str:
         """Return the sentence that says what needs it, and the command that installs it.
 
-        Args:
-            what: The subject: ``"it is compressed by Draco, which"``.
-            remedy: What else helps, as an imperative: ``"re-export it without compression"``.
+        It continues a subject such as "it is compressed by Draco, which"; the remedy is an imperative.
         """
         return f"{what} needs {self.name}: install the extra for it ({install_command(self.extra)}) or {remedy}"

@@ -22,12 +22,9 @@ def flattened(tree: Mapping[str, Any], separator: str = ".", prefix: str = "") -
 
 
 def described(value: Any, leaf: Callable[[Any], Any]) -> Any:
-    """Return nested values as JSON has them.
+    """Return nested mappings, tuples, lists and dataclasses as JSON has them, other values as ``leaf`` returns them.
 
-    Args:
-        value: Mappings, tuples, lists, dataclasses, which become dicts with the name of their class as ``type``, and
-            other values.
-        leaf: Returns those other values as JSON has them.
+    Dataclasses become dicts with the name of their class as ``type``.
     """
     if is_dataclass(value) and not isinstance(value, type):
         own = {one.name: described(getattr(value, one.name), leaf) for one in fields(value)}

@@ -59,10 +59,8 @@ def claim_process(what: str) -> None:
 class Claim:
     """The claim of the process and the thread that use an object first.
 
-    When that thread has ended, the next thread that uses the object takes over the claim.
-
-    Args:
-        name: Name of the object in errors, such as ``"this environment"``.
+    When that thread has ended, the next thread that uses the object takes over the claim. Errors call the object by a
+    name such as ``"this environment"``.
     """
 
     def __init__(self, name: str) -> None:
@@ -71,10 +69,7 @@ class Claim:
         self._lock = threading.Lock()
 
     def claim_thread(self, what: str) -> None:
-        """Claim the process and the thread; to be called before every use.
-
-        Args:
-            what: The use, such as ``"step"``.
+        """Claim the process and the thread; to be called before every use, such as ``"step"``.
 
         Raises:
             RuntimeError: If a parent process used the package before the fork, or another thread uses the object.

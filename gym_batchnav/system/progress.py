@@ -35,14 +35,8 @@ def late_progress(what: str, total: int) -> AbstractContextManager[Done]:
 
     On a terminal, and in a notebook with ipywidgets, progress is a bar, which disappears when the work is done;
     elsewhere it is a line such as ``Loading scenes: 12 of 16 after 32 s (attic: textures)``, and another every fifteen
-    seconds. The words in brackets are those of ``report_stage``.
-
-    Args:
-        what: Short description of the work.
-        total: The number of pieces of work.
-
-    Returns:
-        A context that yields a function to call after each piece, from any thread.
+    seconds. The words in brackets are those of ``report_stage``. The context yields a function to call after each of
+    the ``total`` pieces of work, from any thread.
     """
     from rich.console import Console  # imported late, so that importing the package stays fast
 
@@ -55,9 +49,6 @@ def late_progress(what: str, total: int) -> AbstractContextManager[Done]:
 @contextmanager
 def share_progress(what: str) -> Iterator[Callable[..., None]]:
     """Show a bar on standard error at once, for work with a known fraction done; only on a terminal.
-
-    Args:
-        what: Short description of the work.
 
     Yields:
         A function to call with the fraction done, from 0 to 1, and optionally a new description.

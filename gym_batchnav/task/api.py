@@ -145,17 +145,11 @@ class TaskState:
 
 
 class Image(NamedTuple):
-    """Images of one camera's sensor, as agents observe them.
+    """Images of one camera's sensor, as agents observe them."""
 
-    Attributes:
-        pixels: [M, H, W, channels], as in the observation, with noise; read-only by agreement.
-        camera: The camera.
-        places: Its height, pitch and yaw on each of the M agents if it has jitter; otherwise None.
-    """
-
-    pixels: np.ndarray
+    pixels: np.ndarray  # [M, H, W, channels], as in the observation, with noise; read-only by agreement
     camera: Camera
-    places: CameraPlaces | None = None
+    places: CameraPlaces | None = None  # its height, pitch and yaw on each of the M agents if it has jitter
 
 
 class Component(Protocol):

@@ -61,14 +61,10 @@ def load(path: Path) -> tuple[Any, dict[str, Any]]:
 
 
 class Checkpoints:
-    """The last two checkpoints of a worker, which are written in the background.
+    """The last two checkpoints of a worker in the folder of a run, which are written in the background.
 
     Each worker writes its own, so a run that is killed may leave one that other workers lack. If no worker begins one
     before all have written the previous one, they always have one in common.
-
-    Args:
-        folder: The folder of the run.
-        rank: Index of the worker.
     """
 
     def __init__(self, folder: Path, rank: int) -> None:
@@ -92,10 +88,8 @@ class Checkpoints:
     ) -> T | None:
         """Read the newest checkpoint that all workers have; return None if that is the beginning of the run.
 
-        Args:
-            gather: Returns the values of all workers.
-            read: Reads a checkpoint.
-            note: Called with a message if a checkpoint is damaged and one before it is read.
+        ``gather`` returns the values of all workers. If a checkpoint is damaged, ``note`` gets a message, and the one
+        before it is read.
 
         Raises:
             ValueError: The workers have none in common, or all that they have are damaged.

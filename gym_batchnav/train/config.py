@@ -251,13 +251,10 @@ def parse_assignment(text: str) -> tuple[str, Any]:
 
 
 def with_changes(settings: Settings, changes: Mapping[str, Any], prefix: str = "") -> Settings:
-    """Return a dataclass with other values of some fields.
+    """Return a dataclass with other values of some fields, by name; the names of nested fields are joined by dots.
 
-    Args:
-        settings: The dataclass.
-        changes: Values by name; the names of nested fields are joined by dots. ``class`` among the fields of an object
-            makes one of another class, such as ``task.class``.
-        prefix: The name of the dataclass itself, with a dot, for errors.
+    ``class`` among the fields of an object, such as ``task.class``, makes one of another class. The prefix, for errors,
+    is the name of the dataclass itself with a dot.
 
     Raises:
         ValueError: A field is unknown, or the value is not one of its type.

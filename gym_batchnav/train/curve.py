@@ -45,14 +45,7 @@ class Sums:
     def add(
         self, frames: int, seconds: Mapping[str, float], losses: Mapping[str, float], episodes: Mapping[str, np.ndarray]
     ) -> None:
-        """Add an iteration.
-
-        Args:
-            frames: Environment steps.
-            seconds: By phase.
-            losses: Terms of the loss.
-            episodes: [M] by measure, of the episodes that ended.
-        """
+        """Add an iteration: seconds by phase, losses by term, and measures [M] of the episodes that ended."""
         self.frames += frames
         self.episodes += max((len(values) for values in episodes.values()), default=0)
         self.seconds.update(seconds)
@@ -69,17 +62,10 @@ class Sums:
 
 
 def row_of(sums: Sums, frames: int, seconds: float, wall: float) -> Row:
-    """Return a line of the curve.
+    """Return a line of the curve: frames, seconds, fps, episodes, the means of their measures, losses and ``parts``.
 
-    Args:
-        sums: Sums over the iterations since the previous line.
-        frames: Environment steps since the start of the training.
-        seconds: Seconds since the start of the training.
-        wall: Seconds since the previous line.
-
-    Returns:
-        frames, seconds, fps, episodes, the means of their measures (None without episodes), losses, and ``parts``:
-        microseconds per frame by phase.
+    ``sums`` and ``wall`` seconds are those since the previous line, ``frames`` and ``seconds`` those since the start of
+    the training. Means are None without episodes; ``parts`` are microseconds per frame by phase.
     """
     return {
         "frames": frames,
@@ -129,11 +115,7 @@ def cut_curve(path: Path, frames: int) -> list[Row]:
 def draw_curve(rows: list[Row], path: Path, title: str, scores: Sequence[str] = MAIN_MEASURES) -> None:
     """Plot scores over frames as a PNG; the background is shaded while the teacher takes some actions.
 
-    Args:
-        rows: The lines of the curve.
-        path: The file.
-        title: Its title.
-        scores: The names of the measures; see ``main_measures``. SoftSPL is drawn with SPL.
+    Scores are names of measures, see ``main_measures``; SoftSPL is drawn with SPL.
     """
     from matplotlib.figure import Figure
 
@@ -163,21 +145,13 @@ def flat_numbers(row: Row) -> dict[str, float]:
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """A learning curve.
+    """A learning curve."""
 
-    Attributes:
-        name: Name of the run's folder.
-        settings: Settings of the run, without its seed; runs that share them are drawn as one curve.
-        x: [R] float64, million frames or hours.
-        y: [R] float64, the measure.
-        rows: The lines of its log.
-    """
-
-    name: str
-    settings: str
-    x: np.ndarray
-    y: np.ndarray
-    rows: Sequence[Row]
+    name: str  # of the run's folder
+    settings: str  # of the run, without its seed; runs that share them are drawn as one curve
+    x: np.ndarray  # [R] float64, million frames or hours
+    y: np.ndarray  # [R] float64, the measure
+    rows: Sequence[Row]  # the lines of its log
 
 
 def read_curve(folder: Path, measure: str, by: str) -> Curve:

@@ -46,14 +46,10 @@ class RunningMoments(nn.Module):
 
     @torch.no_grad()
     def update(self, batches: Iterable[Tensor], total: Callable[[Tensor], Tensor]) -> None:
-        """Add batches of images [..., H, W, C] to the moments.
+        """Add one or more batches of images [..., H, W, C] to the moments; ``total`` sums a tensor over all workers.
 
         Call this only between learning from a rollout and collecting the next one, so that acting and learning use the
         same moments.
-
-        Args:
-            batches: One or more batches.
-            total: Sums a tensor over all workers.
         """
         sums = torch.stack([self._sums(pictures) for pictures in batches]).sum(0)
         count, linear, square = total(sums).unbind(-1)
@@ -131,15 +127,11 @@ def standardized(pictures: Tensor) -> Tensor:
 
 
 class SqueezeExcite(nn.Module):
-    """Squeeze-and-excitation: scales channels by weights computed from the whole image (Hu et al. 2018).
-
-    Args:
-        num_channels: C; the bottleneck has a sixteenth of them.
-    """
+    """Squeeze-and-excitation: scales C channels by weights computed from the whole image (Hu et al. 2018)."""
 
     def __init__(self, num_channels: int) -> None:
         super().__init__()
-        narrow = num_channels // 16
+        narrow = num_channels // 16  # of the bottleneck
         self.gate = nn.Sequential(nn.Linear(num_channels, narrow), nn.ReLU(), nn.Linear(narrow, num_channels))
 
     def forward(self, pictures: Tensor) -> Tensor:
@@ -150,11 +142,7 @@ class SqueezeExcite(nn.Module):
 class FixupBlock(nn.Module):
     """A residual block without normalisation (Zhang et al. 2019, "Fixup Initialization"), with squeeze-and-excitation.
 
-    Args:
-        channels_in: Number of input channels.
-        channels_out: Number of output channels.
-        stride: 1, or 2 to halve the image.
-        num_blocks: Number of such blocks in the network, which determines the scale of the first convolution.
+    A stride of 2 halves the image. The number of blocks in the network determines the scale of the first convolution.
     """
 
     def __init__(self, channels_in: int, channels_out: int, stride: int, num_blocks: int) -> None:
@@ -229,16 +217,7 @@ class SEResNet9(nn.Module):
 
 
 class SmallEncoder(nn.Module):
-    """Three convolutions, fast enough for a CPU.
-
-    Args:
-        sensors: The images, see PictureChannels.
-        height: Height of images, pixels.
-        width: Width of images, pixels.
-        num_features: F, the number of features.
-        planes: Channels of the convolutions.
-        recodes: See PictureChannels.
-    """
+    """Three convolutions, fast enough for a CPU; see SEResNet9 for the arguments."""
 
     def __init__(
         self,

@@ -22,11 +22,7 @@ FOLLOWER, MAPPER = "follower", "mapper"
 
 
 class RuleTeacher:
-    """A teacher without a network.
-
-    Args:
-        agent: The agent; its actions must not depend on earlier ones.
-    """
+    """A teacher without a network: an agent whose actions do not depend on earlier ones."""
 
     num_features = 0
 
@@ -56,14 +52,7 @@ class PolicyTeacher:
     """A trained policy as teacher, such as one that sees depth for a student that sees colours.
 
     The student learns the teacher's probabilities of actions and, if both have equally many, the features of its
-    images; these also during PPO.
-
-    Args:
-        policy: The policy.
-        about: The description in its file.
-
-    Attributes:
-        num_features: F, the number of features of its images; 0 if it is blind.
+    images; these also during PPO. A blind teacher has 0 features.
     """
 
     def __init__(self, policy: Policy, about: PolicyAbout) -> None:

@@ -118,12 +118,7 @@ def scaled_learning_rate(
 ) -> float:
     """Return the peak learning rate: ``base`` times the root of (frames per mini-batch / 256), at least ``base``.
 
-    Args:
-        base: Learning rate of mini-batches of up to 256 frames.
-        num_steps: Steps per rollout.
-        num_envs: Environments per worker.
-        num_minibatches: Mini-batches per rollout.
-        num_workers: Workers whose gradients are averaged.
+    Mini-batches have frames of all workers, whose gradients are averaged; ``num_envs`` is per worker.
     """
     return base * max(math.sqrt(num_steps * num_envs * num_workers / (num_minibatches * 256)), 1.0)
 
@@ -132,12 +127,8 @@ def learning_rate(progress: float, base: float, peak: float) -> float:
     """Return the learning rate at a given progress of the training.
 
     It rises from half of ``peak`` to ``peak`` in the first 1%, then falls along a half cosine to 0.01 ``base``
-    (bps-nav, bps_nav/rl/ddppo/algo/ddppo_trainer.py:454-473).
-
-    Args:
-        progress: Completed share of the training, 0 to 1; the rate is constant beyond 1.
-        base: Learning rate of mini-batches of up to 256 frames.
-        peak: ``base`` scaled to the mini-batches, see ``scaled_learning_rate``.
+    (bps-nav, bps_nav/rl/ddppo/algo/ddppo_trainer.py:454-473), and stays there. ``base`` is the rate of mini-batches of
+    up to 256 frames, and ``peak`` that of ``scaled_learning_rate``.
     """
     warm_up = 0.01
     if progress < warm_up:

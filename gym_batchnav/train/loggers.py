@@ -62,14 +62,9 @@ Logger: TypeAlias = TensorBoardLogger | WandbLogger
 
 
 def make_loggers(names: Sequence[str] | None, out: Path, settings: Mapping[str, Any], frames: int) -> list[Logger]:
-    """Make the loggers of a run.
+    """Make the loggers of a run that has had some frames: some of ``LOGGERS``, or TensorBoard if it is installed.
 
-    Args:
-        names: Some of ``LOGGERS``; None is TensorBoard if it is installed. Every run writes its curve as JSON lines;
-            ``"jsonl"`` alone writes nothing else.
-        out: Folder of the run.
-        settings: Description of the run.
-        frames: Frames of the run so far.
+    Every run writes its curve as JSON lines; ``"jsonl"`` alone writes nothing else.
 
     Raises:
         ValueError: A name is unknown.

@@ -62,11 +62,7 @@ class VectorScale(nn.Module):
 
 
 class VectorEmbedding(VectorScale):
-    """A linear embedding of a sensor's scaled reading.
-
-    Args:
-        box: See VectorScale.
-    """
+    """A linear embedding of a sensor's scaled reading."""
 
     def __init__(self, box: gymnasium.spaces.Box) -> None:
         super().__init__(box)
@@ -99,11 +95,7 @@ class RangeScale(nn.Module):
 
 
 class RangeEmbedding(RangeScale):
-    """An embedding of a range finder's scaled reading through a hidden layer.
-
-    Args:
-        box: See RangeScale.
-    """
+    """An embedding of a range finder's scaled reading through a hidden layer."""
 
     def __init__(self, box: gymnasium.spaces.Box) -> None:
         super().__init__(box)
@@ -118,10 +110,6 @@ class Prediction(nn.Module):
     """A prediction of a reading that the policy does not observe, from what it remembers.
 
     Learning to predict how far one can walk, or where the path leads, teaches a policy what its images show.
-
-    Args:
-        box: Space [K] of the sensor.
-        num_inputs: F, the size of the memory's output.
     """
 
     def __init__(self, box: gymnasium.spaces.Box, num_inputs: int) -> None:
@@ -135,11 +123,7 @@ class Prediction(nn.Module):
 
 
 class CategoryEmbedding(nn.Module):
-    """An embedding of a number that names a category, with a row per category.
-
-    Args:
-        box: Space [1] of the sensor, of integers.
-    """
+    """An embedding of a number that names a category, with a row per category; the space is [1], of integers."""
 
     def __init__(self, box: gymnasium.spaces.Box) -> None:
         super().__init__()

@@ -16,10 +16,7 @@ COMPRESSED = 2048  # numbers that remain of an image, about
 class Bottleneck(nn.Module):
     """A residual block of three convolutions (He et al. 2016) with group normalisation.
 
-    Args:
-        channels_in: Number of input channels.
-        planes: Number of channels of the 3 x 3 convolution; the block has four times as many output channels.
-        stride: 1, or 2 to halve the image.
+    ``planes`` are the channels of the 3 x 3 convolution; the block has four times as many output channels.
     """
 
     def __init__(self, channels_in: int, planes: int, stride: int) -> None:
@@ -49,12 +46,7 @@ class GroupNormResNet50(nn.Module):
     """The encoder of "DD-PPO" (Wijmans et al., ICLR 2020), with the sizes of Habitat-Lab's PointNavResNetPolicy.
 
     The images are averaged over 2 x 2 pixels first. With 256 x 256 pixels, a feature map of 4 x 4 places is compressed
-    to 128 channels.
-
-    Args:
-        sensors: The images, see PictureChannels.
-        height: Height of images, pixels.
-        width: Width of images, pixels.
+    to 128 channels. See SEResNet9 for the arguments.
     """
 
     num_features = 512  # F

@@ -11,7 +11,6 @@ import json
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -50,15 +49,6 @@ PICTURE = "curve.png"
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # mallopt's parameters, in glibc's malloc.h
 _LARGEST_BLOCK = 2**30  # bytes
 RECENT_SECONDS = 60.0  # of training, over which the summary averages the scores
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """Decision of worker 0, by its clock, that all workers follow before the next iteration."""
-
-    progress: float
-    log: bool
-    save: bool
 
 
 class TrainingRun:
@@ -169,24 +159,23 @@ class TrainingRun:
         logged = saved = self.seconds
         while True:
             self.seconds = perf_counter() - begun
-            now = Decision(
-                self.progress, self.seconds - logged > LOG_SECONDS, self.seconds - saved > CHECKPOINT_SECONDS
-            )
-            now = self.workers.broadcast(now)
-            ends = any(self.workers.gather(should_stop())) or now.progress >= 1
-            if now.log or now.save or ends:
+            # All workers follow worker 0, by its clock.
+            own = self.progress, self.seconds - logged > LOG_SECONDS, self.seconds - saved > CHECKPOINT_SECONDS
+            progress, logs, saves = self.workers.broadcast(own)
+            ends = any(self.workers.gather(should_stop())) or progress >= 1
+            if logs or saves or ends:
                 self._log(window, self.seconds - logged)
                 window = Sums()
                 logged = self.seconds
-            if now.save or ends:
+            if saves or ends:
                 self._save()
                 saved = self.seconds
             if ends:
                 self._checkpoints.wait()
-                return now.progress >= 1
+                return progress >= 1
             before = self.ppo.frames
-            share = expert_share(now.progress, self.config.ppo.imitation_share)
-            report = self.ppo.iterate(now.progress)
+            share = expert_share(progress, self.config.ppo.imitation_share)
+            report = self.ppo.iterate(progress)
             # These are the frames of all workers, so only worker 0 counts them.
             frames = report.frames - before if self._is_leader else 0
             window.add(frames, report.seconds, {**report.losses, "teacher": share or 0.0}, report.episodes)

@@ -19,12 +19,9 @@ T = TypeVar("T")
 
 
 class Shards:
-    """Threads that work on shards.
+    """Threads that work on shards of at most ``acting`` environments in one step, and ``learning`` in a rollout.
 
-    Args:
-        num_threads: Number of threads.
-        acting: Maximum number of environments in a shard of one step; fewer make matrix products less efficient.
-        learning: Maximum number of environments in a shard of a rollout.
+    Fewer environments would make matrix products less efficient.
     """
 
     def __init__(self, num_threads: int, acting: int = 64, learning: int = 32) -> None:
@@ -42,15 +39,9 @@ class Shards:
         loss: Callable[[slice], tuple[Tensor, dict[str, Tensor]]],
         num_rows: int,
     ) -> dict[str, Tensor]:
-        """Set the gradients of parameters to those of the mean loss of all rows.
+        """Set the gradients of parameters to those of the mean loss of all rows, and return its mean terms.
 
-        Args:
-            parameters: The parameters.
-            loss: Returns the mean loss of a slice of rows, and its terms without gradients.
-            num_rows: Number of rows.
-
-        Returns:
-            The mean terms of all rows.
+        ``loss`` returns the mean loss of a slice of rows, and its terms without gradients.
         """
 
         def gradients(rows: slice) -> tuple[list[Tensor | None], dict[str, Tensor]]:

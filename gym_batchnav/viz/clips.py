@@ -46,19 +46,10 @@ def map_beside_views(
     views: Sequence[np.ndarray],
     caption: str = "",
 ) -> np.ndarray:
-    """Draw one frame of a clip: maps with the agents' paths next to their views.
+    """Draw one frame [H, W, 3] uint8 of a clip: maps, below each other, with the agents' paths next to their views.
 
-    Args:
-        maps: One map, or several to draw below each other.
-        paths: The path [T, 3] of each of M agents so far, metres.
-        goals: [M, 3], metres, or one tour [n, 3] per agent; see ``draw_trajectories``.
-        positions: [M, 3], metres, of the agents.
-        headings: [M], radians.
-        views: The view of each agent, [H, W, 3] uint8 of one size; its frame has the colour of the agent on the map.
-        caption: A line of text below.
-
-    Returns:
-        The frame [H, W, 3] uint8.
+    Paths and goals are those of ``draw_trajectories``. Agents are at positions [M, 3] in metres with headings [M] in
+    radians; views [H, W, 3] uint8 of one size are framed in their colours. A caption is a line of text below.
     """
     drawn = []
     for one in [maps] if isinstance(maps, TopDownMap) else maps:

@@ -33,11 +33,8 @@ def demonstrate(
 ) -> dict[str, Any]:
     """Step a batch for a while: most agents follow shortest paths, every eighth acts at random.
 
-    Args:
-        env: The batch. It is reset and stepped once before the clock starts, which compiles all kernels.
-        seconds: Duration.
-        seed: Seed of the environments and of the random actions.
-        progress: Called after each step with the share of the time that has passed, 0 to 1, and the frames/s so far.
+    It is reset and stepped once before the clock starts, which compiles all kernels. ``progress`` is called after each
+    step with the share of the time that has passed, 0 to 1, and the frames/s so far.
 
     Returns:
         Figures for JSON: ``fps``, ``success`` and ``spl`` of the followers (None if no episode ended), ``episodes``,
@@ -76,14 +73,9 @@ def demonstrate(
 
 
 def draw_demonstration(env: BatchNavEnv, folder: Path) -> dict[Path, str]:
-    """Write a mosaic of views, and a map and a clip of a few followers in one scene.
+    """Write a mosaic of views, and a map and a clip of a few followers in one scene; return a description of each file.
 
-    Args:
-        env: The batch, after its first reset.
-        folder: The folder for ``mosaic.png``, ``map.png`` and ``clip.gif``.
-
-    Returns:
-        A description of each file.
+    The batch has been reset.
     """
     viewed = evenly_spread(np.arange(env.num_envs), MOSAIC_VIEWS)
     save_picture(mosaic(env.pictures(viewed, _MOSAIC_PIXELS)), folder / "mosaic.png")
@@ -115,16 +107,11 @@ def draw_demonstration(env: BatchNavEnv, folder: Path) -> dict[Path, str]:
 
 
 class _MostlyFollowers:
-    """Shortest-path followers, except that every eighth agent acts at random and never stops.
-
-    Attributes:
-        at_random: [N] bool, the agents that act at random.
-        seconds: Time spent on choosing actions.
-    """
+    """Shortest-path followers, except that every eighth agent acts at random and never stops."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
-        self.seconds = 0.0
+        self.seconds = 0.0  # spent on choosing actions
 
     def reset(self, env: BatchNavEnv) -> None:
         """Restart the random numbers."""

@@ -53,9 +53,7 @@ def describe_navmesh(navmesh: NavMesh) -> dict[str, Any]:
 def scene_in_words(facts: dict[str, Any], most_warnings: int | None = None) -> dict[str, str]:
     """Format the facts of ``describe_scene``, and of ``describe_navmesh`` if present, as text by name.
 
-    Args:
-        facts: The facts; ``walkable`` may hold the reason why the navmesh is missing.
-        most_warnings: Maximum number of warnings to include; all if not given.
+    ``walkable`` may be the reason why the navmesh is missing. At most ``most_warnings`` are included.
     """
     words = {name: f"{facts[name]:,}" for name in ("triangles", "vertices", "objects", "materials")}
     words["textures"] = "none"

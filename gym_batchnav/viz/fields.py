@@ -60,10 +60,7 @@ def geodesic_field(navmesh: NavMesh, goal: np.ndarray, top_down: TopDownMap, hei
 def distances_to(tables: NavigationTables, polygon: np.ndarray, points: np.ndarray) -> np.ndarray:
     """Return the geodesic distances [M] float32, metres, from points on a navmesh to the only goal of its tables.
 
-    Args:
-        tables: The tables of the navmesh with one goal.
-        polygon: [M] int32, the polygon of each point.
-        points: [M, 3] float32, metres.
+    Points [M, 3] float32, metres, are on polygons [M] int32.
     """
     distance = np.empty(len(points), np.float32)
     batch = NavMeshAgents(1)

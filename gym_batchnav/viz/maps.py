@@ -116,15 +116,9 @@ def scene_map(
 def storey_map(
     renderer: Renderer, scene: Scene, slot: int, navmesh: NavMesh, size: int, heights: np.ndarray | float
 ) -> TopDownMap:
-    """Draw the storey that contains most of the heights, cut below its ceiling; a landscape is drawn as a whole.
+    """Draw the storey that contains most of the heights, one or [M], metres; a landscape is drawn as a whole.
 
-    Args:
-        renderer: Draws the scene.
-        scene: The scene in the slot.
-        slot: Its slot in the renderer's library.
-        navmesh: Its navmesh.
-        size: Pixels along the longer side.
-        heights: One height or [M] heights, metres.
+    It is cut below its ceiling. See ``scene_map`` for the other arguments.
     """
     floor, span = storey_at(navmesh, heights)
     bottom, top = scene.bounds[:, 1].tolist()
@@ -141,14 +135,7 @@ def section_map(
 ) -> TopDownMap:
     """Draw a scene from the side, cut by a vertical plane just in front of some paths.
 
-    The view is to the north (-z) or, if the paths reach farther along z than along x, to the west (-x).
-
-    Args:
-        renderer: Draws the scene.
-        scene: The scene in the slot.
-        slot: Its slot in the renderer's library.
-        paths: Arrays [T, 3], metres.
-        size: Pixels along the longer side.
+    The view is to the north (-z) or, if the paths [T, 3], metres, reach farther along z than along x, to the west (-x).
     """
     points = np.concatenate([np.asarray(path, np.float64) for path in paths])
     axes = _FROM_SOUTH if np.ptp(points[:, 0]) >= np.ptp(points[:, 2]) else _FROM_EAST
@@ -244,13 +231,9 @@ def draw_agents(
 def draw_viewpoints(
     top_down: TopDownMap, positions: np.ndarray, headings: np.ndarray, numbers: Sequence[int]
 ) -> np.ndarray:
-    """Draw viewpoints on a map as numbered discs that point along the view.
+    """Draw viewpoints at positions [N, 3], metres, on a map as numbered discs that point along headings [N], radians.
 
-    Args:
-        top_down: The map.
-        positions: [N, 3], metres.
-        headings: [N], radians.
-        numbers: One per viewpoint, from 1; each has its colour, as in ``numbered``.
+    Numbers are from 1, and each has its colour, as in ``numbered``.
 
     Returns:
         The picture [H, W, 3] uint8.

@@ -34,14 +34,7 @@ from gym_batchnav.viz.facts import (
     size_in_words,
 )
 from gym_batchnav.viz.floors import storeys, visible_floor_and_cut
-from gym_batchnav.viz.maps import (
-    draw_agents,
-    draw_outline,
-    draw_trajectories,
-    navmesh_map,
-    scene_map,
-    storey_map,
-)
+from gym_batchnav.viz.maps import draw_agents, draw_outline, draw_trajectories, navmesh_map, scene_map, storey_map
 from gym_batchnav.viz.overviews import navmesh_overview, storeys_beside
 from gym_batchnav.viz.sheets import captioned, evenly_spread, mosaic, side_by_side
 from gym_batchnav.viz.views import AgentViews
@@ -304,14 +297,8 @@ def mime_bundle(
 ) -> dict[str, Any]:
     """Return the result of ``_repr_mimebundle_``. It never raises, because displaying an object must not fail.
 
-    Args:
-        text: Returns the plain text.
-        title: The title of the page.
-        facts: Returns the rows of the table, by name; called only if more than plain text is requested.
-        draw: Returns the image and its caption; called only if more than plain text is requested. If one of the three
-            callables raises, the error's message replaces its result.
-        include: The MIME types to return; all if not given.
-        exclude: The MIME types to leave out.
+    ``facts`` returns the rows of the table, by name; it and ``draw`` are called only if more than plain text is
+    requested. If one of the three callables raises, the error's message replaces its result.
     """
     requested = {kind for kind in ("text/plain", "text/html", "image/png") if not include or kind in include}
     requested -= set(exclude or ())

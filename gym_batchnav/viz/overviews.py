@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
@@ -45,14 +45,8 @@ def best_viewpoints(
 ) -> Viewpoints:
     """Choose viewpoints on the navmesh that together show the most of the scene, the best first.
 
-    The choice is greedy: each is the one of 512 random candidates that adds the most visible surface.
-
-    Args:
-        renderer: Draws the scene, in slot 0.
-        navmesh: The surface on which viewpoints stand.
-        camera: The camera of the views.
-        count: M, the number of viewpoints.
-        rng: Draws the places.
+    The choice is greedy: each is the one of 512 random candidates that adds the most visible surface. The scene is in
+    slot 0.
     """
     places = _places(navmesh, rng)
     position = np.repeat(places, _HEADINGS, axis=0)
@@ -169,9 +163,7 @@ def scene_overview(
 def navmesh_overview(navmesh: NavMesh, size: int) -> np.ndarray:
     """Draw the maps of a navmesh's storeys side by side, each with a scale bar, [H, W, 3] uint8.
 
-    Args:
-        navmesh: The navmesh.
-        size: Pixels along the longer side of each map.
+    Each has ``size`` pixels along its longer side.
     """
     floors = storeys(navmesh)
     maps = [draw_trajectories(navmesh_map(navmesh, size, height=floor), []) for floor in floors or [0.0]]
@@ -186,12 +178,9 @@ def storeys_beside(maps: Sequence[np.ndarray], floors: Sequence[float]) -> np.nd
 
 
 def draw_person(picture: np.ndarray, camera: Camera, distance: float) -> np.ndarray:
-    """Draw the outline of a person, 1.7 m tall, who stands straight ahead, on a view [H, W, 3].
+    """Draw the outline of a person, 1.7 m tall, on a level view [H, W, 3]: straight ahead, ``distance`` metres away.
 
-    Args:
-        picture: A level view through the camera.
-        camera: The camera; its ``eye_height`` is above the floor on which the person stands.
-        distance: Metres to the person.
+    The camera's ``eye_height`` is above the floor on which the person stands.
     """
     height, width = picture.shape[:2]
     scale = width / (2 * camera.tan_half_width * distance)  # pixels per metre
@@ -205,15 +194,9 @@ def draw_person(picture: np.ndarray, camera: Camera, distance: float) -> np.ndar
     draw.ellipse((middle - radius, head, middle + radius, head + 2 * radius), outline=_PERSON_COLOR, width=2)
     outline = [(-0.22, shoulder), (0.22, shoulder), (0.13, feet), (-0.13, feet), (-0.22, shoulder)]
     draw.line([(middle + across * scale, y) for across, y in outline], fill=_PERSON_COLOR, width=2)
-    draw.text(
-        (middle + 0.26 * scale, (head + feet) / 2),
-        f"{PERSON:g} m",
-        anchor="lm",
-        fill=INK,
-        font=ImageFont.load_default(13),
-        stroke_width=2,
-        stroke_fill=BACKGROUND,
-    )
+    place = middle + 0.26 * scale, (head + feet) / 2
+    style: dict[str, Any] = {"font": ImageFont.load_default(13), "stroke_width": 2, "stroke_fill": BACKGROUND}
+    draw.text(place, f"{PERSON:g} m", anchor="lm", fill=INK, **style)
     return np.asarray(image)
 
 

@@ -42,10 +42,7 @@ _VIEWS = 4
 def draw_report(comparison: Comparison, out: Path, found: Mapping[str, Any]) -> dict[Path, str]:
     """Draw the pictures of a report into a folder; return a description of each file.
 
-    Args:
-        comparison: The comparison, with results.
-        out: The folder, which must exist.
-        found: What ``evaluation.report.summary`` returned.
+    ``found`` is what ``evaluation.report.summary`` returned.
 
     Raises:
         MissingExtraError: Matplotlib is not installed; ``check_figures`` tells beforehand.
@@ -131,11 +128,6 @@ def failure_sheet(env: BatchNavEnv, recording: Recording, causes: Sequence[str])
 
     A tile has a map with the agent's path and the shortest path in grey, four views from the first to the last, and a
     line with the cause, the number of steps and the distance to the goal at the end.
-
-    Args:
-        env: The batch that was recorded.
-        recording: M episodes, all filmed.
-        causes: M texts.
 
     Raises:
         ValueError: ``recording`` has no episodes, an episode was not filmed, or the number of causes differs.

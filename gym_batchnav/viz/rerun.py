@@ -107,11 +107,8 @@ def write_episode(
 class _EpisodeLog:
     """Writes one episode to a stream of rerun, which stores it in the background.
 
-    Args:
-        stream: The ``rerun.RecordingStream``.
-        root: Path of the episode's entities, such as ``"episodes/0003"``; ``""`` if it has the recording for itself.
-        step_seconds: Duration of a step.
-        camera: The camera of the poses; None if it is not a pinhole. Images with the plain name of a sensor are its.
+    Its entities are below a path such as ``"episodes/0003"``; ``""`` if it has the recording for itself. Images with
+    the plain name of a sensor are those of the camera, which is None if it is not a pinhole.
     """
 
     def __init__(self, stream: Any, root: str, step_seconds: float, camera: Camera | None) -> None:
@@ -398,12 +395,8 @@ def _open_stream(path: Path, name: str, recording_id: str | None = None) -> Any:
 def _views(root: str, images: Sequence[str], curves: Sequence[str], bounds: np.ndarray, scene: str = "") -> Any:
     """Return the views of an episode: the scene, the images, curves and the table.
 
-    Args:
-        root: Path of the episode.
-        images: Paths of its images, below ``root``.
-        curves: Paths of its curves, below ``root``; those of one folder share a view.
-        bounds: [2, 3], metres, what is seen at first from above.
-        scene: Path of a scene outside ``root``; "" for none.
+    Paths of images and curves are below that of the episode, and the curves of one folder share a view. ``bounds``
+    [2, 3], metres, are seen at first from above; ``scene`` is the path of a scene elsewhere, "" for none.
     """
     from rerun import blueprint
 

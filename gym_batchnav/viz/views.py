@@ -32,19 +32,10 @@ def draw_for_people(
     views: np.ndarray,
     sky: tuple[int, int, int] = SKY,
 ) -> np.ndarray:
-    """Draw views for people: with edge lines and light from the upper left.
+    """Draw views [N, 4, 4], world-to-camera, of scenes in slots [N] for people, as pictures [N, H, W, 3] uint8.
 
-    Shapes are distinguishable even in a scene of a single colour.
-
-    Args:
-        renderer: Draws the scenes.
-        camera: Only its size, field of view and near plane are used.
-        slots: [N] int, the library's slot that each view shows.
-        views: [N, 4, 4] float32, world-to-camera.
-        sky: The colour where a ray hits nothing.
-
-    Returns:
-        Pictures [N, H, W, 3] uint8.
+    They have edge lines and light from the upper left, so that shapes are distinguishable even in a scene of a single
+    colour. Only the camera's size, field of view and near plane are used. The sky is seen where a ray hits nothing.
     """
     fine = 2 if max(camera.width, camera.height) <= 2048 else 1  # samples per pixel along each axis
     camera = replace(

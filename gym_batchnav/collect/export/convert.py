@@ -20,17 +20,11 @@ TARGETS = ("lerobot", "minari", "rrd")
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """Counts of what was converted.
+    """Counts of what was converted."""
 
-    Attributes:
-        folder: Folder of the result.
-        num_episodes: Episodes in it.
-        num_frames: Frames of the dataset, T + 1 of each episode.
-    """
-
-    folder: Path
+    folder: Path  # of the result
     num_episodes: int
-    num_frames: int
+    num_frames: int  # of the dataset, T + 1 of each episode
 
 
 def export_dataset(

@@ -25,17 +25,11 @@ _VIDEO_STEPS = 3  # frames of depth
 
 
 def write(folder: Path, info: DatasetInfo, episodes: Iterator[Episode], about: Mapping[str, Any], video: bool) -> Path:
-    """Write a dataset and return its folder.
+    """Write a dataset into a folder, which does not exist, and return it.
 
     Every row is what was known before an action, the action, and its reward. The observation after the last action is
-    left out, because LeRobot has no row for it; its pose is in ``meta/gym_batchnav.json``.
-
-    Args:
-        folder: The folder, which does not exist.
-        info: What describes the dataset.
-        episodes: Its episodes.
-        about: Where they come from, as JSON has it.
-        video: Store images as videos.
+    left out, because LeRobot has no row for it; its pose is in ``meta/gym_batchnav.json``, with where the episodes come
+    from.
 
     Raises:
         ValueError: LeRobot cannot hold one of the sensors or the actions.

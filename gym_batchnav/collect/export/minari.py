@@ -24,14 +24,9 @@ _MAX_STEPS = 2**17 - 2  # Minari reads an episode as one batch of at most 2**17 
 def write(
     folder: Path, name: str, info: DatasetInfo, episodes: Iterator[Episode], about: Mapping[str, Any]
 ) -> Path:  # fmt: skip
-    """Write a dataset, in which every value is exact, and return its folder.
+    """Write a dataset, in which every value is exact, to a path in a folder for Minari's datasets, and return it.
 
-    Args:
-        folder: Folder for Minari's datasets.
-        name: Name of the dataset, its path in there.
-        info: What describes the dataset.
-        episodes: Its episodes.
-        about: Where they come from, as JSON has it.
+    Its metadata say where the episodes come from.
 
     Raises:
         ValueError: An episode is too long for Minari, or the name is not one of Minari's.
@@ -121,11 +116,7 @@ def make_recorded(of: str, recorded: Mapping[str, Any], **keywords: Any) -> gymn
 
 
 def restored(value: Any, name: str) -> Any:
-    """Return a value of ``DatasetInfo.env`` as it was: an object of this package where it names a public class.
-
-    Args:
-        value: As JSON has it.
-        name: The keyword, for errors.
+    """Return a value of the keyword ``name`` as it was: an object where the value has a public class of this package.
 
     Raises:
         ValueError: It is an object of a class that is not public, or whose fields have wrong values.

@@ -65,16 +65,9 @@ def navmesh_triangles(navmesh: NavMesh) -> tuple[np.ndarray, np.ndarray]:
 
 
 def first_hit(vertices: np.ndarray, triangles: np.ndarray, origin: np.ndarray, direction: np.ndarray) -> np.ndarray:
-    """Return the first point at which a ray meets a surface, from either side.
+    """Return the first point [3] float64 at which a ray meets a surface, from either side; NaN if it meets nothing.
 
-    Args:
-        vertices: [V, 3], metres.
-        triangles: [T, 3] int, rows of ``vertices``.
-        origin: [3], metres.
-        direction: [3], of any length but 0.
-
-    Returns:
-        [3] float64, metres; NaN if the ray meets nothing.
+    Vertices [V, 3] and the origin [3] are in metres; the direction [3] has any length but 0.
     """
     first, second, third = vertices[triangles].astype(np.float64).swapaxes(0, 1)
     direction = np.asarray(direction, np.float64)

@@ -10,13 +10,7 @@ import numpy as np
 from gym_batchnav.scene.scene import Scene
 from gym_batchnav.viz.overviews import overlook
 from gym_batchnav.viz.sheets import color_of, side_by_side
-from gym_batchnav.viz.window.models import (
-    LIFT,
-    distance_field,
-    first_hit,
-    navmesh_triangles,
-    scene_model,
-)
+from gym_batchnav.viz.window.models import LIFT, distance_field, first_hit, navmesh_triangles, scene_model
 from gym_batchnav.viz.window.snapshot import SENSORS, Snapshot
 
 MAX_TRAIL = 1000  # positions of the selected agent that are drawn
@@ -38,19 +32,10 @@ class Page:
     """A scene in 3-D with agents, goal and paths, panes with what the selected agent sees, and a table of facts.
 
     All viewers share it. ``show`` may be called by any one thread.
-
-    Args:
-        server: The viser server.
-        num_agents: The number of agents to pick from.
-        picked: The agent that is selected at first.
-
-    Attributes:
-        wake: Is set when a viewer asks for something: to be shown another agent, or another part of the scene.
-        shown: The last snapshot that was drawn.
     """
 
-    def __init__(self, server: Any, num_agents: int, picked: int = 0) -> None:
-        self.wake = Event()
+    def __init__(self, server: Any, num_agents: int) -> None:
+        self.wake = Event()  # set when a viewer asks for something: another agent, or another part of the scene
         self._server = server
         self._num_agents = num_agents
         self._lock = Lock()
@@ -59,14 +44,14 @@ class Page:
         self._model: list[Any] = []  # viser's nodes of the scene: below the cut, and overhead
         self._navmesh: Any = None
         self._agents: dict[int, Any] = {}
-        self.shown: Snapshot | None = None
+        self.shown: Snapshot | None = None  # the last one that was drawn
         self._click: tuple[np.ndarray, np.ndarray] | None = None  # origin and direction of a ray
         self._target: np.ndarray | None = None  # where a viewer has clicked
         self._field_of: tuple[int, bytes] | None = None
         self._trail: list[np.ndarray] = []
         server.scene.set_up_direction("+y")
         server.gui.configure_theme(show_logo=False, show_share_button=False)
-        self._add_panel(num_agents, picked)
+        self._add_panel()
         server.scene.on_click()(self._note_click)
         server.on_client_connect(lambda _: self._count(1))
         server.on_client_disconnect(lambda _: self._count(-1))
@@ -101,11 +86,11 @@ class Page:
         if self.shown is not None:
             self.show(self.shown)
 
-    def _add_panel(self, num_agents: int, picked: int) -> None:
+    def _add_panel(self) -> None:
         """Add panes, table and choices."""
         gui = self._server.gui
         self._loading = gui.add_markdown("Loading the scene...")
-        self._pick = gui.add_number("Agent", picked, min=0, max=num_agents - 1, step=1)
+        self._pick = gui.add_number("Agent", 0, min=0, max=self._num_agents - 1, step=1)
         self._pick.on_update(lambda _: self.wake.set())
         blank = np.zeros((8, 8, 3), np.uint8)
         self._pane = gui.add_image(blank, label=SENSORS[0], format="png")
@@ -167,8 +152,7 @@ class Page:
             node = self._agents[index]
             node.wxyz = SO3.from_matrix(pose[:3, :3].astype(np.float64) @ _OPENGL_TO_OPENCV).wxyz
             node.position = tuple(float(value) for value in pose[:3, 3])
-        if "rgb" in snapshot.pictures:
-            self._agents[snapshot.picked].image = snapshot.pictures["rgb"]
+        self._agents[snapshot.picked].image = snapshot.pictures["rgb"]
 
     def _show_trail(self, snapshot: Snapshot) -> None:
         """Draw where the selected agent has walked since its episode began or it was selected."""
@@ -215,10 +199,9 @@ class Page:
 
     def _show_panel(self, snapshot: Snapshot) -> None:
         """Write facts and panes."""
-        if snapshot.pictures:
-            first, *others = (snapshot.pictures[sensor] for sensor in SENSORS)
-            self._pane.image = first
-            self._small_panes.image = side_by_side(others)
+        first, *others = (snapshot.pictures[sensor] for sensor in SENSORS)
+        self._pane.image = first
+        self._small_panes.image = side_by_side(others)
         for name, text in snapshot.facts.items():
             if name not in self._facts:
                 with self._table:

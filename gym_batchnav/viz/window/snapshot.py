@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,35 +20,20 @@ _WIDEST = 2.0  # tangent of half the field of view that is drawn of a wide camer
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Snapshot:
-    """The selected agent, its scene, and the other agents there.
+    """The selected agent, its scene, and the other agents there."""
 
-    Attributes:
-        scene: The scene, not copied.
-        navigation: Its navmesh and shortest paths, not copied.
-        picked: The number of the selected agent.
-        indices: [M] int, the agents in this scene that are drawn, ``picked`` first.
-        position: [3] float32, metres, where the selected agent stands.
-        goal: [3] float32, metres, its goal.
-        poses: [M, 4, 4] float32, camera to world, in OpenGL's convention; see ``camera_to_world``.
-        fov: Vertical field of view of the camera, radians.
-        aspect: Width of its pictures divided by their height.
-        episode: Number that changes when the selected agent begins an episode.
-        facts: Rows of the table in the side panel.
-        pictures: [H, W, 3] uint8 by sensor, the view of the selected agent; empty if they were not asked for.
-    """
-
-    scene: Scene
-    navigation: Navigation
-    picked: int
-    indices: np.ndarray
-    position: np.ndarray
-    goal: np.ndarray
-    poses: np.ndarray
-    fov: float
-    aspect: float
-    episode: int
-    facts: dict[str, str]
-    pictures: dict[str, np.ndarray] = field(default_factory=dict)
+    scene: Scene  # not copied
+    navigation: Navigation  # its navmesh and shortest paths, not copied
+    picked: int  # the number of the selected agent
+    indices: np.ndarray  # [M] int, the agents in this scene that are drawn, ``picked`` first
+    position: np.ndarray  # [3] float32, metres, where the selected agent stands
+    goal: np.ndarray  # [3] float32, metres, its goal
+    poses: np.ndarray  # [M, 4, 4] float32, camera to world, in OpenGL's convention; see ``camera_to_world``
+    fov: float  # vertical field of view of the camera, radians
+    aspect: float  # width of its pictures divided by their height
+    episode: int  # number that changes when the selected agent begins an episode
+    facts: dict[str, str]  # rows of the table in the side panel
+    pictures: dict[str, np.ndarray]  # [H, W, 3] uint8 by sensor, the view of the selected agent
 
     @property
     def navmesh(self) -> NavMesh:
@@ -57,31 +42,21 @@ class Snapshot:
 
 
 class Photographer:
-    """Takes snapshots of a batch; all calls come from the thread that steps it.
-
-    Args:
-        env: The batch.
-        size: Pixels along the longer side of a picture.
-    """
+    """Takes snapshots of a batch; all calls come from the thread that steps it."""
 
     def __init__(self, env: BatchNavEnv, size: int) -> None:
         self._env = env
         self._views = AgentViews(env, SENSORS, size, num_views=1)
 
-    def take(self, picked: int, pictures: bool = True) -> Snapshot:
-        """Copy what is shown of a batch that has been reset.
-
-        Args:
-            picked: The agent to follow; the last one if there are fewer.
-            pictures: Whether to draw its view.
-        """
+    def take(self, picked: int) -> Snapshot:
+        """Copy what is shown of a batch that has been reset, and draw the view of the agent that is picked."""
         env = self._env
         picked = min(max(picked, 0), env.num_envs - 1)
         agents = env.agents
         camera = env.cameras.rig.first
         slot = int(agents.slot[picked])
         others = np.flatnonzero(agents.slot == slot)
-        drawn = self._views.of(np.array([picked])) if pictures else {}
+        drawn = self._views.of(np.array([picked]))
         indices = np.concatenate([[picked], others[others != picked]])[:MAX_AGENTS]
         return Snapshot(
             scene=env.library.scene(slot),

@@ -34,13 +34,7 @@ _IDLE = 0.25  # seconds after which the loop looks whether it should end
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request of a viewer of a window.
-
-    Attributes:
-        kind: ``"act"`` (the selected agent takes an action), ``"step"`` (all take one step) or ``"begin"`` (the
-            selected agent begins its next episode).
-        action: The action to take.
-    """
+    """A request of a viewer of a window: the selected agent acts, all take one step, or it begins its next episode."""
 
     kind: Literal["act", "step", "begin"]
     action: int = 0

@@ -93,7 +93,7 @@ def test_the_state_says_how_an_episode_ended(make):
     photographer = Photographer(env, 32)
 
     def state_of(index):
-        return photographer.take(index, pictures=False).facts["state"]
+        return photographer.take(index).facts["state"]
 
     env.step(np.where(np.arange(4) == 1, Action.STOP, env.shortest_path_actions()))
     assert state_of(1) == f"ended by STOP: failure, {env.episodes.distance[1]:.2f} m from the goal"
