@@ -145,11 +145,7 @@ def _write_samples(
 def _agent_and_sampler(
     protocol: str | None, task: TaskName | None, categories: str
 ) -> tuple[NavMeshSettings | None, PointEpisodes | ObjectEpisodes]:
-    """Return the agent for which navmeshes are built, and the sampler of the task.
-
-    Raises:
-        ValueError: The protocol is unknown, or for another task than the one given or than files hold.
-    """
+    """Return the agent for which navmeshes are built, and the sampler; ValueError for a protocol of another task."""
     from gym_batchnav.episodes.samplers import ObjectEpisodes, PointEpisodes
     from gym_batchnav.protocols import protocol_of
 

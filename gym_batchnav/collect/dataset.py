@@ -288,11 +288,7 @@ def with_key(info: DatasetInfo) -> DatasetInfo:
 
 
 def to_json(info: DatasetInfo) -> dict[str, Any]:
-    """Return an info as JSON values.
-
-    Raises:
-        ValueError: The observations are too large, or a space is neither Box nor Discrete.
-    """
+    """Return an info as JSON values; ValueError if observations are too large, or a space is not Box or Discrete."""
     values = {one.name: getattr(info, one.name) for one in fields(info)}
     if sum(int(np.prod(one.shape or (), dtype=object)) for one in info.observation_space.values()) > MAX_ALL_VALUES:
         raise ValueError("observations are too large together to collect: choose a smaller camera= or fewer sensors=")
@@ -346,11 +342,7 @@ def write_info(root: Path, info: DatasetInfo) -> None:
 
 
 def read_info(root: Path) -> DatasetInfo:
-    """Return the info of the dataset in a folder.
-
-    Raises:
-        ValueError: The folder has no dataset, or not a valid one.
-    """
+    """Return the info of the dataset in a folder; ValueError unless it has a valid one."""
     path = root / COLLECTION
     if not path.is_file():
         raise ValueError(f"folder '{root}' has no {COLLECTION}: name the folder that collect wrote")
@@ -358,11 +350,7 @@ def read_info(root: Path) -> DatasetInfo:
 
 
 def read_json(path: Path) -> Any:
-    """Return the content of a JSON file.
-
-    Raises:
-        ValueError: It is too large, or not JSON.
-    """
+    """Return the content of a JSON file; ValueError if it is too large, or not JSON."""
     if path.stat().st_size > MAX_BYTES:
         raise ValueError(f"'{path}' has more than {MAX_BYTES:,} bytes, so collect did not write it: remove it")
     try:

@@ -134,11 +134,7 @@ def is_finished(root: Path, shard: Shard) -> bool:
 
 
 def finished_shards(root: Path, info: DatasetInfo) -> list[ShardRecord]:
-    """Return the records of all finished shards, in the order of the dataset.
-
-    Raises:
-        ValueError: A record is damaged, or belongs to another dataset.
-    """
+    """Return the records of all finished shards, in the order of the dataset; ValueError for one that does not fit."""
     names = sorted(path.name for path in (root / SHARDS).iterdir() if (path / RECORD).is_file())
     for name in names:
         if (root / SHARDS / name).is_symlink():
@@ -149,11 +145,7 @@ def finished_shards(root: Path, info: DatasetInfo) -> list[ShardRecord]:
 
 
 def check_together(records: Sequence[ShardRecord]) -> None:
-    """Check that no episode is in two shards, and that all shards of a scene are of the same scene.
-
-    Raises:
-        ValueError: They are not.
-    """
+    """Raise ValueError if an episode is in two shards, or shards of a scene are of different scenes."""
     cards: dict[str, ShardRecord] = {}
     last: ShardRecord | None = None
     for record in sorted(records, key=lambda one: (one.shard.scene, one.shard.first)):
@@ -197,11 +189,7 @@ def read_record(root: Path, info: DatasetInfo, name: str) -> ShardRecord:
 
 
 def check_files(root: Path, record: ShardRecord, checksums: bool = True) -> None:
-    """Check that the folder of a shard holds the files of its record, and nothing else.
-
-    Raises:
-        ValueError: It does not; the message names the file.
-    """
+    """Raise ValueError, which names the file, unless the folder of a shard holds just the files of its record."""
     folder = root / SHARDS / record.shard.name
     found = [path for path in _files(folder) if path != RECORD]
     different = sorted({*found} ^ {*record.files})

@@ -32,11 +32,7 @@ def make_format(name: object, **options: Any) -> Format:
 
 
 def open_dataset(folder: str | Path) -> tuple[DatasetInfo, Format, list[ShardRecord]]:
-    """Return what describes a dataset, which may come from strangers, its format and the records of its shards.
-
-    Raises:
-        ValueError: It is not a dataset.
-    """
+    """Return the info, format and shards of a dataset, which may come from strangers; ValueError if it is not one."""
     root = Path(folder)
     info = read_info(root)
     if not (root / SHARDS).is_dir():

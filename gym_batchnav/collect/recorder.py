@@ -47,11 +47,7 @@ class FrameBuffers:
         self.spilled_bytes = 0  # of all in temporary files
 
     def take(self, num_frames: int) -> Frames:
-        """Return arrays for a power of two of frames, with anything in them.
-
-        Raises:
-            ValueError: Neither main memory nor the disk has room for them.
-        """
+        """Return arrays for a power of two of frames, with anything in them; ValueError if there is no room."""
         size = num_frames * self._frame_bytes
         with self._lock:
             if self._free[num_frames]:

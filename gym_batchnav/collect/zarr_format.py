@@ -198,11 +198,7 @@ class Zarr(Format):
 
 
 def import_zarr() -> Any:
-    """Return the zarr library.
-
-    Raises:
-        MissingExtraError: Its version 3 is not installed.
-    """
+    """Return the zarr library; MissingExtraError unless its version 3 is installed."""
     with needs_extra("collect", "the format zarr (Python 3.11 or later)"):
         import zarr
         import zarr.codecs

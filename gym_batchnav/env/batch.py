@@ -407,11 +407,7 @@ class BatchNavEnv(VectorEnv):
 
 
 def batch_of(env: Any) -> BatchNavEnv:
-    """Return the batch inside the wrappers of an environment.
-
-    Raises:
-        TypeError: There is none.
-    """
+    """Return the batch inside the wrappers of an environment; TypeError if there is none."""
     batch = getattr(env, "unwrapped", env)
     if isinstance(batch, BatchNavEnv):
         return batch

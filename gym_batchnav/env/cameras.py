@@ -150,11 +150,7 @@ def key_of(camera: str, sensor: str) -> str:
 
 
 def cameras_of(spec: CameraSpec) -> dict[str, Camera]:
-    """Return cameras by name.
-
-    Raises:
-        ValueError: A name or a camera is wrong.
-    """
+    """Return cameras by name; ValueError for a wrong name or camera."""
     if spec is None:
         return {ONLY: Camera()}
     if isinstance(spec, Camera):
@@ -212,11 +208,7 @@ def _recordings(cameras: Mapping[str, Camera], sensors: Sequence[str]) -> dict[s
 
 
 def keys_matching(keyword: str, text: object, keys: Collection[str]) -> list[str]:
-    """Return the keys of an observation that a keyword's entry names: one key, or a sensor of all cameras.
-
-    Raises:
-        ValueError: The key is unknown.
-    """
+    """Return the keys that an entry of a keyword names, one or a sensor of all cameras; ValueError for none."""
     found = [key for key in keys if text in (key, key.rpartition("/")[2])]
     if not found:
         known = ", ".join(map(repr, keys)) or "none"

@@ -569,11 +569,7 @@ def autoreset_mode_of(mode: AutoresetMode | str) -> AutoresetMode:
 
 
 def check_memory(config: EnvConfig) -> None:
-    """Raise unless the batch fits into the main memory that is available.
-
-    Raises:
-        ValueError: The batch does not fit; the message names the number of environments that would.
-    """
+    """Raise ValueError, which says how many environments would fit, unless a batch fits into the available memory."""
     available = available_memory()
     one = bytes_per_environment(config)
     shared = shared_bytes(config)

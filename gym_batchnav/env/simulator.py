@@ -87,11 +87,7 @@ class Simulator:
     # The scenes in the slots
 
     def navigation(self, slot: int) -> Navigation:
-        """Return the navmesh, tables and episodes of the scene in a slot.
-
-        Raises:
-            ValueError: The slot is empty or does not exist.
-        """
+        """Return the navmesh, tables and episodes of the scene in a slot; ValueError if there is none."""
         navigation = self.navigations[slot] if 0 <= slot < len(self.navigations) else None
         if navigation is None:
             raise ValueError(f"slot {slot} holds no scene: choose one of library.active")
@@ -335,11 +331,7 @@ class Simulator:
         return BatchState(self.state.layout, block, self.schedule.get_state(), library.get_state(), library.generation)
 
     def restore(self, state: BatchState) -> None:
-        """Return to a state that ``snapshot`` returned, loading scenes that have left.
-
-        Raises:
-            ValueError: A scene of that state cannot be loaded again.
-        """
+        """Return to a state of ``snapshot``, loading scenes that have left; ValueError if one cannot be loaded."""
         library = self.library
         if library.generation != state.generation or (library.rotates and library.get_state() != state.library):
             self.set_state(state.as_dict())

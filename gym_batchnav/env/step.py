@@ -110,11 +110,7 @@ class Stepper:
 
     @contextmanager
     def paused(self, mask: np.ndarray) -> Iterator[None]:
-        """Let the environments of a mask [N] bool keep their state during the steps that are taken inside.
-
-        Raises:
-            ValueError: The mask has only some agents of a world.
-        """
+        """Let environments of a mask [N] bool keep their state in steps inside; ValueError if it splits a world."""
         if self.simulator.worlds is not None:
             self.simulator.worlds.of_rows(np.nonzero(mask)[0])  # raises if the mask splits a world
         outer = self._paused

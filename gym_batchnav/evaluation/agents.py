@@ -91,11 +91,7 @@ Acting: TypeAlias = Agent | Callable[[Any], np.ndarray]
 
 
 def as_agent(agent: Acting) -> Agent:
-    """Return an agent unchanged, or wrap a function from observations to actions [N] as an agent.
-
-    Raises:
-        TypeError: ``agent`` is neither, or its methods take other arguments.
-    """
+    """Return an agent unchanged, or one of a function from observations to actions [N]; TypeError for anything else."""
     if isinstance(agent, Agent) and not isinstance(agent, type):
         for method, taken in ((agent.reset, ("env",)), (agent.act, ("env", "observation", "begun"))):
             try:

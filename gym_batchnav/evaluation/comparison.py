@@ -227,11 +227,7 @@ def make_comparison(asked: Asked, load: LoadAgent, note: Callable[[str], None] =
 
 
 def episodes_per_scene_of(episodes: int | None, num_scenes: int) -> int:
-    """Return the number of episodes per scene.
-
-    Raises:
-        ValueError: The total is not a multiple of the number of scenes.
-    """
+    """Return the number of episodes per scene; ValueError unless the total is a multiple of the number of scenes."""
     if episodes is None:
         return EPISODES_PER_SCENE
     check_counts(episodes=episodes)

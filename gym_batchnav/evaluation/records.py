@@ -121,11 +121,7 @@ def is_record(value: object) -> bool:
 
 
 def checked_value(name: str, value: Any, hint: Any) -> Any:
-    """Convert a value to a type: lists to tuples, whole numbers to floats, ``"none"`` to None.
-
-    Raises:
-        ValueError: It is of another type.
-    """
+    """Convert lists to tuples, whole numbers to floats and ``"none"`` to None; ValueError for another type."""
     choices = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
     for choice in choices:
         found = _as_type(value, choice)

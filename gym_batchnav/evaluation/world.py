@@ -242,11 +242,7 @@ def about_of(described: dict[str, Any]) -> PolicyAbout:
 
 
 def policy_actions(env: BatchNavEnv) -> DiscreteActions:
-    """Return the actions of an environment that a policy can choose.
-
-    Raises:
-        ValueError: They are not the four discrete actions.
-    """
+    """Return the actions of an environment; ValueError unless they are the four that a policy can choose."""
     actions = env.actions
     if not isinstance(actions, DiscreteActions) or actions.look_angle_deg is not None:
         raise ValueError(

@@ -17,11 +17,7 @@ class MissingExtraError(ModuleNotFoundError):
 
 @contextmanager
 def needs_extra(extra: str, what: str) -> Iterator[None]:
-    """Wrap the imports of packages that an extra installs, which ``what`` needs.
-
-    Raises:
-        MissingExtraError: If one of them cannot be imported.
-    """
+    """Wrap imports of packages of an extra, which ``what`` needs; MissingExtraError if one cannot be imported."""
     try:
         yield
     except MissingExtraError:
@@ -57,11 +53,7 @@ class OptionalPackage:
         return importlib.util.find_spec(self.module) is not None
 
     def load(self, what: str, remedy: str) -> Any:
-        """Import it.
-
-        Raises:
-            ValueError: It cannot be imported; see ``missing``.
-        """
+        """Import it; ValueError if that fails, see ``missing``."""
         try:
             return importlib.import_module(self.module)
         except ImportError as error:

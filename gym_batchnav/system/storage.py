@@ -23,11 +23,7 @@ def is_writable(folder: Path) -> bool:
 
 
 def check_destination(path: Path) -> None:
-    """Raise OSError unless a file can be written to a path; to be called before the work whose result is written.
-
-    Raises:
-        OSError: If the path is a folder, or its folder does not exist or is not writable.
-    """
+    """Raise OSError unless a file can be written to a path; to be called before the work whose result is written."""
     if path.is_dir():
         raise IsADirectoryError(f"cannot write '{path}': it is a folder: name a file in it")
     if not path.parent.is_dir():
@@ -37,11 +33,7 @@ def check_destination(path: Path) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Create a folder for files unless it exists.
-
-    Raises:
-        OSError: If it cannot be created or is not writable.
-    """
+    """Create a folder for files unless it exists; OSError if it cannot be created or is not writable."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -51,11 +43,7 @@ def make_folder(path: Path) -> None:
 
 
 def write_atomically(path: Path, *chunks: bytes | memoryview) -> None:
-    """Write chunks to a temporary file and rename it, so that no process ever sees an incomplete file.
-
-    Raises:
-        OSError: If it cannot be written; the message names the file and the remedy.
-    """
+    """Write chunks aside and rename the file, so that no process sees an incomplete one; OSError if that fails."""
     check_destination(path)
     aside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:

@@ -102,11 +102,7 @@ class Components:
 
     @property
     def goal_radius(self) -> float:
-        """The distance from the goal at which the shortest-path follower stops, metres.
-
-        Raises:
-            ValueError: Agents have no goal.
-        """
+        """The metres from the goal at which the shortest-path follower stops; ValueError if agents have no goal."""
         if not getattr(self.task, "has_goal", True):
             raise ValueError(f"shortest_path_actions: agents of {_kind(self.task)} have no goal to go to")
         return self.task.success_distance
@@ -215,11 +211,7 @@ class Components:
         return active & terminated
 
     def reward(self, state: TaskState, measures: Measures, active: np.ndarray) -> np.ndarray:
-        """Return the reward [N] float64 of the step; 0 where ``active`` [N] bool is False.
-
-        Raises:
-            ValueError: A reward is not finite.
-        """
+        """Return the reward [N] float64, 0 where ``active`` [N] bool is False; ValueError unless all are finite."""
         reward = self.task.reward(state, measures)
         if self._is_first("reward"):
             _check_values(f"reward of {_kind(self.task)}", reward, (state.num_envs,), _NUMBERS)

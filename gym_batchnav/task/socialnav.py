@@ -18,11 +18,7 @@ FAR = 10.0  # metres; measures of distance report at most this
 
 
 def shared_worlds(state: TaskState, name: str) -> WorldView:
-    """Return the worlds of a batch.
-
-    Raises:
-        ValueError: Each agent is alone; the message names what needs others.
-    """
+    """Return the worlds of a batch; ValueError, which names what needs others, if each agent is alone."""
     if state.worlds is None:
         raise ValueError(f"{name} needs others in the world: pass agents_per_world= or bodies= to the environment")
     return state.worlds

@@ -128,11 +128,7 @@ class Checkpoints:
             self.path(number).unlink(missing_ok=True)
 
     def wait(self) -> None:
-        """Wait until the last checkpoint is written.
-
-        Raises:
-            OSError: It could not be written.
-        """
+        """Wait until the last checkpoint is written; OSError if it could not be."""
         writing = self._writing
         self._writing = None
         if writing is not None:

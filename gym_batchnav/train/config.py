@@ -197,11 +197,7 @@ def _without_images(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def seconds_of(name: str, text: str) -> float:
-    """Return the seconds of a duration such as ``"90s"``, ``"60m"`` or ``"1.5h"``.
-
-    Raises:
-        ValueError: The string is not a positive duration; the message begins with ``name``.
-    """
+    """Return the seconds of a duration such as ``"90s"``, ``"60m"`` or ``"1.5h"``; errors begin with ``name``."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text.strip().lower())
     seconds = float(match[1]) * _UNITS[match[2]] if match else 0.0
     if not seconds:

@@ -129,11 +129,7 @@ class Workers:
 
     @contextmanager
     def explains_lost_workers(self) -> Iterator[None]:
-        """Say that another worker is gone, in errors of code that itself communicates, such as ``parallel``.
-
-        Raises:
-            RuntimeError: Another worker is gone.
-        """
+        """Raise RuntimeError if another worker is gone, in code that itself communicates, such as ``parallel``."""
         try:
             yield
         except RuntimeError as error:

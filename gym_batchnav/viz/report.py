@@ -115,11 +115,7 @@ def _recorded(
 
 
 def check_figures() -> None:
-    """Raise an error unless figures can be drawn; call it before computing what is to be drawn.
-
-    Raises:
-        MissingExtraError: Matplotlib is not installed.
-    """
+    """Raise MissingExtraError unless figures can be drawn; call it before computing what is to be drawn."""
     import gym_batchnav.viz.figures  # noqa: F401
 
 

@@ -43,11 +43,7 @@ _MAX_TABS = 32  # episodes with a tab of views; the others are in the list of en
 
 
 def import_rerun() -> Any:
-    """Return the module of rerun.
-
-    Raises:
-        MissingExtraError: The extra ``[rerun]`` is not installed.
-    """
+    """Return the module of rerun; MissingExtraError unless it is installed."""
     with needs_extra("rerun", "a rerun recording"):
         import rerun
     return rerun

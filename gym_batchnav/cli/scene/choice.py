@@ -39,11 +39,7 @@ _SETTINGS = {
 
 
 def agent_settings(text: str | None) -> NavMeshSettings | None:
-    """Return the navmesh settings of an option such as ``"radius=0.2,climb=0.3"``; None for None.
-
-    Raises:
-        ValueError: The string has another form, or a value is invalid.
-    """
+    """Return the navmesh settings of an option such as ``"radius=0.2,climb=0.3"``; ValueError for a wrong one."""
     if text is None:
         return None
     from gym_batchnav.navmesh.mesh import NavMeshSettings

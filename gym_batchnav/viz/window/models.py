@@ -87,11 +87,7 @@ def first_hit(vertices: np.ndarray, triangles: np.ndarray, origin: np.ndarray, d
 
 
 def distance_field(navmesh: NavMesh, goal: np.ndarray) -> Field:
-    """Return the geodesic distances to a goal [3], metres, from a grid of points on every floor.
-
-    Raises:
-        ValueError: The goal is not near the navmesh.
-    """
+    """Return geodesic metres to a goal [3] from a grid of points on every floor; ValueError if it is not on a floor."""
     low, high = navmesh.floor_bounds.astype(np.float64)
     floors = storeys(navmesh) or [float(goal[1])]
     area = float(np.prod((high - low)[[0, 2]])) * len(floors)
