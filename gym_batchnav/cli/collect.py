@@ -173,7 +173,6 @@ def _frames_per_second() -> Iterator[Callable[[int, int], None]]:
 
 
 def _table(found: Collected) -> Table:
-    """Return what a collection did as a table."""
     rate = found.num_frames / found.seconds if found.seconds else 0.0
     size = sum(path.stat().st_size for path in (found.folder / "shards").rglob("*") if path.is_file())
     rows = {
@@ -189,7 +188,6 @@ def _table(found: Collected) -> Table:
 
 
 def _print_collected(found: Collected) -> None:
-    """Print what a collection did, and what is left to do."""
     from gym_batchnav.system.wording import counted
 
     Console().print(_table(found))
@@ -201,7 +199,6 @@ def _print_collected(found: Collected) -> None:
 
 
 def _print_checked(found: Checked) -> None:
-    """Print the content of a dataset, and which shards of its collection are not in it."""
     from gym_batchnav.system.wording import counted
 
     rows = {

@@ -88,7 +88,6 @@ def _check(folder: Path, as_json: bool) -> None:
 
 
 def _download(dataset: Dataset, out: Path) -> None:
-    """Download a dataset, with its progress on standard error."""
     from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 
     from gym_batchnav.datasets import download
@@ -117,7 +116,6 @@ def _print_dataset(dataset: Dataset) -> None:
 
 
 def _print_report(folder: Path, report: CopyReport, others: list[Dataset]) -> None:
-    """Print a table of the files of a copy, what is missing, and how to get it."""
     from gym_batchnav.system.wording import counted
 
     dataset = report.dataset

@@ -38,7 +38,6 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print one line 
 
 
 def _show(found: Diagnosis, console: Console) -> None:
-    """Print the diagnosis as a table, followed by the advice."""
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")

@@ -174,7 +174,6 @@ def _object_episodes(categories: str, sampler: ObjectEpisodes) -> ObjectEpisodes
 
 
 def _describe(file: Path) -> None:
-    """Print the scenes, counts and distances of a file of episodes."""
     import numpy as np
 
     from gym_batchnav.episodes.habitat import ObjectNavFile, read_episodes

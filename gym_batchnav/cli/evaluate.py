@@ -136,12 +136,10 @@ def _load(path: Path, sample_seed: int | None) -> tuple[PolicyAgent, PolicyAbout
 
 
 def _note(console: Console) -> Callable[[str], None]:
-    """Return a function that prints a message as it is."""
     return lambda text: console.print(text, markup=False)
 
 
 def _run(comparison: Comparison, part: Part, ray: str | None) -> None:
-    """Evaluate the agents here or on a Ray cluster."""
     if ray is None:
         comparison.run(part)
         return

@@ -110,7 +110,6 @@ def _by_distance(found: Mapping[str, Any]) -> Table:
 
 
 def _table(title: str, first: str, headings: list[str]) -> Table:
-    """Return a table without rows."""
     table = Table(title=escape(title), box=SIMPLE, pad_edge=False, show_edge=False)
     table.add_column(first, style="bold", overflow="fold", min_width=_NAME_WIDTH)
     for heading in headings:

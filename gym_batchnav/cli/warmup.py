@@ -57,7 +57,6 @@ def warmup(
 
 
 def _table(kernels: dict[str, dict[str, int]]) -> Table:
-    """Return what ``kernels_of_commands`` found as a table."""
     table = Table("command", Column("kernels", justify="right"), "for", box=SIMPLE, show_edge=False)
     for command, counts in kernels.items():
         purposes = ", ".join(f"{title} {count}" for title, count in counts.items() if count)

@@ -365,7 +365,6 @@ def plain(value: Any) -> Any:
 
 
 def _plain_leaf(value: Any) -> Any:
-    """Return a value that is not nested as JSON has it."""
     if isinstance(value, (np.generic, np.ndarray)):
         return value.tolist()
     if value is None or isinstance(value, (bool, int, float, str)):
@@ -432,7 +431,6 @@ def _space(values: Mapping[str, Any]) -> Space[Any]:
 
 
 def _bound(value: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
-    """Return a bound as an array of a shape."""
     if isinstance(value, list):
         return np.array([float(one) if isinstance(one, str) else one for one in value], dtype).reshape(shape)
     return np.full(shape, float(value) if isinstance(value, str) else value, dtype)

@@ -108,5 +108,4 @@ def _read(root: Path, info: DatasetInfo, style: Format, record: ShardRecord) -> 
 
 
 def _missing(root: Path, info: DatasetInfo) -> tuple[str, ...]:
-    """Return the names of the shards of a dataset that are not in its folder."""
     return tuple(shard.name for shard in all_shards(info) if not is_finished(root, shard))

@@ -59,7 +59,6 @@ def read_episodes(folder: str | Path) -> Iterator[Episode]:
 
 
 def _episodes(root: Path, info: DatasetInfo, style: Format, records: list[ShardRecord]) -> Iterator[Episode]:
-    """Yield the episodes of the finished shards of a dataset."""
     for record in records:
         check_files(root, record, checksums=False)
         yield from style.read(root / SHARDS / record.shard.name, info, record)

@@ -157,7 +157,6 @@ class Recorder:
             frames[key][row] = observation[key][index]
 
     def _grown(self, frames: Frames) -> Frames:
-        """Return a buffer of twice the size with the same images."""
         size = len(next(iter(frames.values())))
         larger = self._buffers.take(2 * size)
         for key, values in frames.items():
@@ -166,7 +165,6 @@ class Recorder:
         return larger
 
     def _finish(self, step: Step) -> list[Finished]:
-        """Return the episodes that ended in the last step."""
         columns = step.ended_episodes()
         measures = {name: columns[name] for name in self._env.components.measures}
         finished = []
@@ -179,7 +177,6 @@ class Recorder:
         return finished
 
     def _episode(self, index: int, frames: Frames, measures: dict[str, bool | int | float]) -> Episode:
-        """Return the episode that environment ``index`` has ended."""
         env = self._env
         rows = np.arange(self._start[index], self._clock + 1) % self._length
         number = int(env.episodes.episode[index])

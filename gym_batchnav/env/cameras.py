@@ -49,22 +49,7 @@ class CameraGroup:
 
 
 class CameraRig:
-    """The cameras of an agent.
-
-    Args:
-        spec: One camera, cameras by name, or None for ``Camera()``.
-        sensors: Names of sensors. ``"depth"`` is recorded by every camera, ``"front/depth"`` by the camera ``front``.
-        noise: The noise of images, by ``"depth"`` for every camera or ``"front/depth"`` for one; None for none.
-
-    Attributes:
-        cameras: The cameras by name; the only one has the name ``ONLY`` if it was passed without one.
-        noise: The noise of images, by key in the observation.
-        recordings: By key in the observation: ``"depth"`` of a camera without a name, otherwise ``"front/depth"``.
-        groups: The cameras that record anything, in groups.
-
-    Raises:
-        ValueError: A camera, a name or a sensor is wrong; the message names it.
-    """
+    """The cameras of an agent, their sensors and the noise of these, see ``EnvConfig``; ValueError for a wrong one."""
 
     def __init__(
         self,
@@ -72,7 +57,8 @@ class CameraRig:
         sensors: Sequence[str] = ("depth",),
         noise: Mapping[str, SensorNoise] | None = None,
     ) -> None:
-        self.cameras = cameras_of(spec)
+        self.cameras = cameras_of(spec)  # by name; ``ONLY`` if it was passed without one
+        # By key in the observation: "depth" of a camera without a name, otherwise "front/depth".
         self.recordings = _recordings(self.cameras, sensors)
         self.noise = _noise_by_key(self.recordings, {} if noise is None else noise)
         self.groups = self._groups()
@@ -187,7 +173,7 @@ def picture_spaces(camera: Camera, sensors: Sequence[str]) -> dict[str, Box]:
 
 
 def _recordings(cameras: Mapping[str, Camera], sensors: Sequence[str]) -> dict[str, CameraSensor]:
-    """Return the images of an observation by key."""
+    """Return the images of an observation by key; a sensor without a camera is recorded by every one."""
     found: dict[str, CameraSensor] = {}
     for text in sensors:
         camera, slash, sensor = text.rpartition("/")
@@ -217,7 +203,6 @@ def keys_matching(keyword: str, text: object, keys: Collection[str]) -> list[str
 
 
 def _noise_by_key(recordings: Mapping[str, CameraSensor], given: Mapping[str, SensorNoise]) -> dict[str, SensorNoise]:
-    """Return the noise of images by key in the observation."""
     if not isinstance(given, Mapping):
         raise ValueError(f"sensor_noise={given!r}: pass a dict, such as {{'rgb': GaussianNoise(0.1)}}")
     found: dict[str, SensorNoise] = {}
@@ -363,7 +348,6 @@ class AgentCameras:
         return {key: images[key] for key in self.rig.keys}
 
     def _make_targets(self, buffers: int) -> list[Target]:
-        """Make one target per group of cameras."""
         return [
             self.renderer.target(
                 group.cameras[0],

@@ -177,7 +177,6 @@ def _plain(value: Any) -> Any:
 
 
 def _plain_leaf(value: Any) -> Any:
-    """Return a value that is not nested as ``_plain`` does."""
     if isinstance(value, np.ndarray):
         content = hashlib.sha256(np.ascontiguousarray(value).data).hexdigest()
         return f"{value.dtype.str} {value.shape} {content[:_DIGITS]}"
@@ -194,7 +193,6 @@ def _whole(value: Any) -> Any:
 
 
 def _versions() -> dict[str, str]:
-    """Return the versions of Python and of the packages that are installed."""
     installed = {name: number for name in _PACKAGES if (number := installed_version(name)) is not None}
     return {"python": platform.python_version(), **installed}
 
@@ -207,7 +205,6 @@ def _ranges(seeds: tuple[int, ...]) -> str:
 
 
 def _checksum(record: Any, without: tuple[str, ...] = ()) -> str:
-    """Return a checksum of the fields of a dataclass."""
     return _digest({one.name: getattr(record, one.name) for one in fields(record) if one.name not in without})
 
 

@@ -326,7 +326,6 @@ class FunctionalBatch:
         return BatchState(layout, block, schedule, library.get_state(), library.generation)
 
     def _enter(self, state: BatchState) -> None:
-        """Take the batch to a state."""
         self._check(state)
         self._env.check_idle("functional()")
         stepper = self._env.stepper
@@ -382,7 +381,6 @@ class FunctionalBatch:
             ) from error
 
     def _given_there(self, value: np.ndarray) -> Any:
-        """Return an array as the caller wants it, where the observations are."""
         return self._given(self._env.cameras.to_device(value))
 
 
@@ -409,7 +407,6 @@ def host_array(name: str, value: Any) -> Any:
 
 
 def _torch(what: str) -> Any:
-    """Import torch, which ``what`` needs."""
     with needs_extra("train", what):
         import torch
     return torch

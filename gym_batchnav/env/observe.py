@@ -18,23 +18,14 @@ from gym_batchnav.task.components import Components
 
 
 class Delays:
-    """The timing of the sensors of a batch; its readings are kept in the batch's buffers.
+    """The timing of the sensors of a batch, see ``EnvConfig``; its readings are kept in the batch's buffers.
 
-    Args:
-        timing: The timing of sensors, by ``"depth"`` for every camera, ``"front/depth"`` for one, or the name of any
-            other sensor; None for none.
-        spaces: The space of each reading of one agent, with a shape and a dtype, by key in the observation.
-
-    Attributes:
-        timing: The timing of sensors that do not read at every step or read late, by key in the observation.
-
-    Raises:
-        ValueError: The timing is not a dict of SensorTiming by sensor, or a sensor is named twice.
+    Spaces are those of the readings of one agent, by key in the observation.
     """
 
     def __init__(self, timing: Mapping[str, SensorTiming] | None, spaces: Mapping[str, Any]) -> None:
         found = _timing_by_key({} if timing is None else timing, spaces)
-        self.timing = {key: one for key, one in found.items() if one != SensorTiming()}
+        self.timing = {key: one for key, one in found.items() if one != SensorTiming()}  # not at once at every step
         self._spaces = {key: spaces[key] for key in self.timing}
 
     def buffers(self, num_envs: int) -> dict[str, np.ndarray]:
@@ -81,7 +72,6 @@ def _name(key: str) -> str:
 
 
 def _timing_by_key(given: Mapping[str, SensorTiming], keys: Collection[str]) -> dict[str, SensorTiming]:
-    """Return the timing of sensors by key in the observation."""
     if not isinstance(given, Mapping):
         raise ValueError(f"sensor_timing={given!r}: pass a dict, such as {{'rgb': SensorTiming(period=4)}}")
     found: dict[str, SensorTiming] = {}

@@ -98,7 +98,6 @@ class RecordWorlds(VectorWrapper):
         super().close(**kwargs)
 
     def _rows(self, world: int) -> slice:
-        """Return the rows of a world's agents."""
         size = self._batch.config.team.most
         return slice(world * size, (world + 1) * size)
 

@@ -29,21 +29,7 @@ if TYPE_CHECKING:
 
 
 class Simulator:
-    """Moves N agents at once and tracks their episodes.
-
-    Attributes:
-        library: The scenes.
-        actions: The meaning of the agents' actions.
-        state: The following three, in one block of memory.
-        agents: AgentState, written in place.
-        episodes: EpisodeState, written in place.
-        buffers: Buffers of these arrays, written in place.
-        begun: [N] bool, whether each agent has begun an episode since the last seeding.
-        schedule: Chooses the next episodes.
-        navigations: The navmesh, tables and episodes of the scene in every slot, None for an empty one.
-        navmeshes: The kernels' view of all slots, made by the actions.
-        worlds: The worlds that agents share with other bodies; None if each agent is alone.
-    """
+    """Moves N agents at once and tracks their episodes."""
 
     def __init__(self, config: EnvConfig) -> None:
         preparer = config.preparer()
@@ -60,19 +46,19 @@ class Simulator:
             numba.set_num_threads(min(num_processors(), numba.get_num_threads()))  # Numba ignores a container's quota
         owners = (components, config.delays, self.actions)
         buffers = {name: array for owner in owners for name, array in owner.buffers(num_agents).items()}
-        self.state = StateBlock(num_agents, buffers, arrays)
+        self.state = StateBlock(num_agents, buffers, arrays)  # the following three, written in place
         self.agents = self.state.agents
         self.episodes = self.state.episodes
         self.buffers = self.state.buffers
-        self.navmeshes = self.actions.make_agents(library.num_slots, self.buffers)
+        self.navmeshes = self.actions.make_agents(library.num_slots, self.buffers)  # the kernels' view of all slots
         self.episodes.seed[:] = np.random.SeedSequence().generate_state(num_agents, np.uint64)
         self.agents.position[:] = np.nan
         self.agents.heading[:] = np.nan
-        self.begun = np.zeros(num_agents, bool)
+        self.begun = np.zeros(num_agents, bool)  # an episode, since the last seeding
         self.schedule = EpisodeSchedule([0], config.episode_settings.order, rotates=library.rotates)
         self._outcome = StepOutcome(np.zeros(num_agents, np.float32), np.zeros(num_agents, bool))
-        self.navigations: list[Navigation | None] = [None] * library.num_slots
-        self.worlds = None
+        self.navigations: list[Navigation | None] = [None] * library.num_slots  # None for an empty one
+        self.worlds = None  # each agent is alone
         if arrays is not None:
             seconds = float(getattr(self.actions, "time_step", STEP_SECONDS))
             bodies = config.team, config.bodies, self.state.parts["worlds"]
@@ -408,7 +394,6 @@ class Simulator:
         self.agents.heading[nowhere] = 0
 
     def _sync_slots(self) -> None:
-        """Apply changes of the library's slots."""
         library = self.library
         if self._generation == library.generation and self._active is library.active:
             return
@@ -464,7 +449,6 @@ class Simulator:
         self.navmeshes.distance(agents.slot, agents.polygon, agents.position, goal, out, self.geodesic)
 
     def _place(self, indices: np.ndarray, polygon: np.ndarray, position: np.ndarray, heading: np.ndarray) -> None:
-        """Write the poses of agents ``indices`` [M]."""
         self.agents.polygon[indices] = polygon
         self.agents.position[indices] = position
         self.agents.heading[indices] = heading

@@ -135,7 +135,6 @@ class SingleEnv(gymnasium.Env):
 
 
 def _first(observation: Any) -> Any:
-    """Return the only row of an array, or of every array in a dict."""
     if isinstance(observation, dict):
         return {name: values[0] for name, values in observation.items()}
     return observation[0]

@@ -45,13 +45,7 @@ class StepListener(Protocol):
 
 
 class Stepper:
-    """Runs the phases of a step: move, measure, begin episodes, render, observe. It does not validate its arguments.
-
-    Attributes:
-        state: Read-only view of the state for tasks, sensors and measures; replaced when the step limit changes.
-        timings: Seconds spent so far, by phase of the step; see PHASES.
-        listeners: Are told of every move and every beginning.
-    """
+    """Runs the phases of a step: move, measure, begin episodes, render, observe. It does not validate its arguments."""
 
     def __init__(self, config: EnvConfig, simulator: Simulator, cameras: AgentCameras) -> None:
         self.simulator = simulator
@@ -59,15 +53,15 @@ class Stepper:
         self.components = config.components
         self.observer = Observer(cameras, self.components, config.delays)
         self.autoreset_mode = autoreset_mode_of(config.autoreset_mode)
-        self.timings = dict.fromkeys(PHASES, 0.0)
-        self.listeners: list[StepListener] = []
+        self.timings = dict.fromkeys(PHASES, 0.0)  # seconds so far
+        self.listeners: list[StepListener] = []  # are told of every move and every beginning
         self._sent: tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, Any]] | None = None
         self._paused = np.zeros(simulator.num_agents, bool)
         self.set_max_episode_steps(config.max_episode_steps)
 
     def set_max_episode_steps(self, max_episode_steps: int) -> None:
         """Set the number of actions after which episodes are truncated."""
-        self.state = TaskState(
+        self.state = TaskState(  # what tasks, sensors and measures see
             agents=read_only(self.simulator.agents),
             episodes=read_only(self.simulator.episodes),
             buffers=self.simulator.buffers,

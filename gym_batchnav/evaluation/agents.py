@@ -108,8 +108,6 @@ def as_agent(agent: Acting) -> Agent:
 
 
 class _FunctionAgent(Agent):
-    """An agent whose actions are a function of the observation."""
-
     def __init__(self, act: Callable[[Any], np.ndarray]) -> None:
         self._act = act
         self.env_keywords = getattr(act, "env_keywords", {})

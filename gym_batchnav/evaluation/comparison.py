@@ -290,7 +290,6 @@ def _baselines(asked: Asked, load: LoadAgent) -> dict[str, ChosenAgent]:
 
 
 def _shipped(name: str) -> Path | None:
-    """Return the path of a shipped file; None if it is missing."""
     path = assets_dir() / name
     return path if path.is_file() else None
 

@@ -147,7 +147,6 @@ def in_order(env: BatchNavEnv, rows: Sequence[Mapping[str, np.ndarray]]) -> Eval
 
 
 def _widened(values: np.ndarray) -> np.ndarray:
-    """Return values as bool, int64 or float64."""
     if values.dtype.kind == "b":
         return values.astype(bool)
     return values.astype(float if values.dtype.kind == "f" else np.int64)

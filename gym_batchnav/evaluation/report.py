@@ -86,7 +86,6 @@ def statistics(comparison: Comparison) -> dict[str, Any]:
 
 
 def _measures_of(comparison: Comparison) -> tuple[str, ...]:
-    """Return the names of the measures that the tables show."""
     return main_measures(comparison.results[comparison.policies[0]].measures)
 
 

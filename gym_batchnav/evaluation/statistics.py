@@ -149,7 +149,6 @@ def by_distance(runs: Sequence[EvaluatedEpisodes], measures: Sequence[str], seed
 def _group(
     runs: Sequence[EvaluatedEpisodes], measures: Sequence[str], chosen: np.ndarray, name: str, seed: int
 ) -> Group:
-    """Return the estimates of the episodes of a mask [E]."""
     values = {
         measure: np.stack([np.asarray(getattr(run, measure), float)[chosen] for run in runs]) for measure in measures
     }

@@ -315,8 +315,6 @@ def serve() -> None:
 
 
 def _answer(request: Mapping[str, Any], answers: IO[bytes], previous: threading.Thread | None) -> None:
-    """Answer a request after the previous one."""
-
     def write(**answer: Any) -> None:
         answers.write(b"\n" + _MARKER + json.dumps({"id": request["id"], **answer}).encode() + b"\n")
         answers.flush()

@@ -141,7 +141,6 @@ def cache_directory() -> Path:
 
 
 def _config(name: str) -> Any:
-    """Return a value of Numba's configuration, which environment variables or the program may set."""
     return vars(numba.config)[name]
 
 
@@ -211,7 +210,6 @@ def announce_compiling() -> Announcer | None:
 
 
 def _is_ours(compiling: event.Event) -> bool:
-    """Return whether the kernel of an event belongs to this package."""
     dispatcher = compiling.data["dispatcher"]
     return str(dispatcher.py_func.__module__).partition(".")[0] == __name__.partition(".")[0]
 

@@ -281,7 +281,6 @@ class Components:
 
 
 def _same(one: object, other: object) -> bool:
-    """Return whether two components are the same or equal."""
     if one is other:
         return True
     try:
@@ -291,7 +290,6 @@ def _same(one: object, other: object) -> bool:
 
 
 def _by_name(role: str, given: Sequence[Named], taken: frozenset[str]) -> dict[str, Named]:
-    """Return components by name, each once."""
     found: dict[str, Named] = {}
     for one in given:
         _check_role(role, one)

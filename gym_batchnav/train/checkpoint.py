@@ -169,7 +169,6 @@ def _packed(value: Any) -> Any:
 
 
 def _unpacked(value: Any) -> Any:
-    """Return the state that ``_packed`` copied."""
     if isinstance(value, dict):
         if _ARRAY in value:
             return np.frombuffer(value[_ARRAY].numpy().tobytes(), value["dtype"]).reshape(value["shape"]).copy()

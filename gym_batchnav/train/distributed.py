@@ -25,22 +25,14 @@ class Workers:
     """The process group. ``Workers()`` is a group of one, for which every collective is a no-op.
 
     All workers must call the same methods in the same order; otherwise they wait for one another until a time limit.
-
-    Attributes:
-        rank: Index of this worker; worker 0 logs.
-        size: Number of workers.
-        local_rank: Index of this worker on its machine. Worker i uses GPU i; if there are more workers than GPUs, they
-            share them in turn.
-        local_size: Number of workers on this machine.
-        seconds: Seconds spent waiting for other workers so far.
     """
 
     def __init__(self) -> None:
-        self.rank = 0
+        self.rank = 0  # worker 0 logs
         self.size = 1
-        self.local_rank = 0
+        self.local_rank = 0  # on this machine, also of the GPU; if there are more workers than GPUs, they share them
         self.local_size = 1
-        self.seconds = 0.0
+        self.seconds = 0.0  # of waiting for other workers so far
         self._is_joined = False
 
     @classmethod

@@ -248,7 +248,6 @@ def _no_moments(policy: Policy) -> Iterator[tuple[str, Tensor]]:
 
 
 def _habitat_name(name: str) -> str:
-    """Return Habitat's name of a tensor of a policy."""
     block = BLOCK.match(name)
     if block is not None:
         stage, number, part = block.groups()

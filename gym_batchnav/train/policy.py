@@ -152,7 +152,6 @@ def is_range_finder(box: gymnasium.spaces.Box) -> bool:
 
 
 def _embedding(box: gymnasium.spaces.Box, reads_scans: bool) -> nn.Module:
-    """Return the embedding for the readings of a sensor."""
     if num_categories(box):
         return CategoryEmbedding(box)
     return RangeEmbedding(box) if reads_scans and is_range_finder(box) else VectorEmbedding(box)

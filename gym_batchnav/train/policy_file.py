@@ -88,7 +88,6 @@ def _check_size(path: Path) -> None:
 
 
 def _read(path: Path) -> tuple[dict[str, torch.Tensor], Any]:
-    """Return weights by name, and the description as JSON values."""
     with safe_open(path, framework="pt") as file:
         header = file.metadata() or {}
         if header.get("format") != FORMAT:

@@ -223,11 +223,9 @@ class TrainingRun:
 
     @property
     def _is_leader(self) -> bool:
-        """Whether this worker logs."""
         return self.workers.rank == 0
 
     def _read(self, path: Path, note: Callable[[str], None]) -> dict[str, Any]:
-        """Load the state of one of this worker's checkpoints."""
         state, about = checkpoint.load(path)
         check_same_run(about, self.config, path)
         stored = about.get("workers")
@@ -248,7 +246,6 @@ class TrainingRun:
         self._checkpoints.save(self.ppo.frames, state, about)
 
     def _log(self, window: Sums, wall: float) -> None:
-        """Append a line for a window of iterations to the curve."""
         sums = Sums()
         for one in self.workers.gather(window):
             sums.include(one)

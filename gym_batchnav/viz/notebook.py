@@ -266,7 +266,6 @@ def _navmesh_of(scene: Scene) -> tuple[NavMesh | None, str]:
 
 
 def _navmesh_facts(navmesh: NavMesh) -> dict[str, str]:
-    """Return the counts of a navmesh."""
     agent = navmesh.settings
     areas = sorted((island.area for island in navmesh.islands), reverse=True)
     return {
@@ -281,7 +280,6 @@ def _navmesh_facts(navmesh: NavMesh) -> dict[str, str]:
 
 
 def _share(some: int, count: int) -> str:
-    """Describe how many of the agents are shown."""
     if some < count:
         return f"{some} of {counted(count, 'agent')}"
     return "the agent" if count == 1 else f"all {count} agents"
@@ -352,12 +350,10 @@ def _page(title: str, facts: Mapping[str, str], jpeg: str | None, caption: str) 
 
 
 def _safe(text: str) -> str:
-    """Return shortened text, escaped for HTML."""
     return escape(clean(text, _MAX_FACT))
 
 
 def _encoded(picture: np.ndarray, name: str, **options: Any) -> str:
-    """Return an image in a file format, encoded in base 64."""
     buffer = io.BytesIO()
     Image.fromarray(picture).save(buffer, format=name, **options)
     return base64.b64encode(buffer.getvalue()).decode()

@@ -111,14 +111,10 @@ def views_around(scene: Scene, count: int) -> np.ndarray:
 
 
 def overlook(bounds: np.ndarray, aside: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
-    """Return a place from which a whole scene is seen obliquely from above, its longer side across the picture.
+    """Return an eye [3] and the point [3] that it looks at, metres, so that a scene is seen obliquely from above.
 
-    Args:
-        bounds: [2, 3], metres.
-        aside: By how much of its width the scene is left of the middle of the picture.
-
-    Returns:
-        The eye [3] and the point [3] that it looks at, metres.
+    The longer side of its bounds [2, 3], metres, is across the picture; it is left of the middle by a share of its
+    width.
     """
     low, high = np.asarray(bounds, np.float64)
     size = high - low

@@ -75,7 +75,6 @@ def longest_episodes(episodes: EvaluatedEpisodes, num_scenes: int, per_scene: in
 
 
 def _draw_longest(comparison: Comparison, out: Path) -> None:
-    """Draw the maps and the clip of the longest episodes."""
     episodes = comparison.results[comparison.policies[0]]
     shown = longest_episodes(episodes, SHOWN_SCENES, SHOWN_EPISODES)
     in_first = int((episodes.scene_index == episodes.scene_index.min()).sum())
@@ -147,7 +146,6 @@ def failure_sheet(env: BatchNavEnv, recording: Recording, causes: Sequence[str])
 
 
 def _tile(env: BatchNavEnv, recording: Recording, index: int, cause: str, above: TopDownMap) -> np.ndarray:
-    """Draw one episode on the map of its storey."""
     slot = int(recording.slots[index])
     last = int(recording.num_steps[index])
     path = recording.path(index)

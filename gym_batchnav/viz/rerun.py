@@ -165,8 +165,6 @@ class _EpisodeLog:
 
 @dataclass(slots=True)
 class _Track:
-    """An episode under way."""
-
     log: _EpisodeLog
     about: dict[str, str]
     path: list[np.ndarray] = field(default_factory=list)
@@ -278,7 +276,6 @@ class EpisodeRecorder:
                 self._end(index)
 
     def _begin(self, index: int) -> None:
-        """Begin the tree of an agent's episode."""
         batch = self._batch
         root = f"episodes/{self.num_episodes:04d}"
         camera = self._views.camera if self._views.camera.lens is None else None
@@ -322,7 +319,6 @@ class EpisodeRecorder:
             track.path.append(batch.agents.position[index].copy())
 
     def _end(self, index: int) -> None:
-        """Write what is known at the end of an agent's episode."""
         track = self._tracks.pop(index)
         about = {**track.about, "steps": f"{len(track.path) - 1}", "return": f"{track.total:.4g}", "state": track.state}
         track.log.end(np.array(track.path), about)
@@ -433,10 +429,8 @@ def _image_path(key: str, has_camera: bool) -> str:
 
 
 def _joined(*parts: str) -> str:
-    """Return the path of an entity from its parts, of which some may be empty."""
     return "/".join(part for part in parts if part)
 
 
 def _cell(text: str) -> str:
-    """Return a string as a cell of a table in Markdown."""
     return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ").replace("<", "&lt;")

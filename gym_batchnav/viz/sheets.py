@@ -220,7 +220,6 @@ def save_clip(frames: Sequence[np.ndarray], path: str | Path, fps: float = 10.0)
 
 
 def _video(frames: Sequence[np.ndarray], suffix: str, fps: float) -> bytes:
-    """Encode a video in the container format of a suffix."""
     height, width = frames[0].shape[:2]
     padding = ((0, height % 2), (0, width % 2), (0, 0))
     even = np.stack([np.pad(frame, padding, constant_values=BACKGROUND[0]) for frame in frames])
@@ -236,7 +235,6 @@ def _video(frames: Sequence[np.ndarray], suffix: str, fps: float) -> bytes:
 
 
 def _animation(frames: Sequence[np.ndarray], path: Path, fps: float) -> bytes:
-    """Encode an animated image in the format of the path's suffix."""
     name = _format_of(path, animated=True)
     images = [Image.fromarray(frame) for frame in frames]
     if name == "GIF":
@@ -250,7 +248,6 @@ def _animation(frames: Sequence[np.ndarray], path: Path, fps: float) -> bytes:
 
 
 def _format_of(path: Path, animated: bool = False) -> str:
-    """Return the name of the image format of the path's suffix."""
     found = Image.registered_extensions().get(path.suffix.lower())
     if found not in (Image.SAVE_ALL if animated else Image.SAVE):
         ask = "a clip; use .gif, .png, .mp4 or .webm" if animated else "an image format; use .png, .jpg or .gif"

@@ -105,7 +105,6 @@ def _numbers(seeds: Sequence[str]) -> list[int]:
 
 
 def _summary(home: Scene, navmesh: NavMesh) -> str:
-    """Return one line with the areas and rooms of a home."""
     from gym_batchnav.system.wording import counted
 
     area = home.metadata["area"]

@@ -115,7 +115,6 @@ def prepare(
 
 
 def _sampler_of(task: PreparedTask) -> EpisodeSampler:
-    """Return the sampler of the episodes of a task."""
     from gym_batchnav.flight.task import DroneNav
     from gym_batchnav.task.imagenav import InstanceImageNav
     from gym_batchnav.task.multigoal import MultiGoalNav

@@ -87,7 +87,6 @@ class Page:
             self.show(self.shown)
 
     def _add_panel(self) -> None:
-        """Add panes, table and choices."""
         gui = self._server.gui
         self._loading = gui.add_markdown("Loading the scene...")
         self._pick = gui.add_number("Agent", 0, min=0, max=self._num_agents - 1, step=1)
@@ -115,7 +114,6 @@ class Page:
                 node.visible = self._choices[choice].value
 
     def _load_scene(self, snapshot: Snapshot) -> None:
-        """Replace the scene."""
         scene = self._server.scene
         for node in (*self._model, self._navmesh, *self._agents.values()):
             if node is not None:
@@ -198,7 +196,6 @@ class Page:
         )  # fmt: skip
 
     def _show_panel(self, snapshot: Snapshot) -> None:
-        """Write facts and panes."""
         first, *others = (snapshot.pictures[sensor] for sensor in SENSORS)
         self._pane.image = first
         self._small_panes.image = side_by_side(others)
@@ -236,12 +233,10 @@ class Page:
             self.wake.set()
 
     def _forget_target(self) -> None:
-        """Show the episode's goal again."""
         self._target = None
         self.wake.set()
 
     def _count(self, change: int) -> None:
-        """Count viewers."""
         with self._lock:
             self._num_viewers += change
         self.wake.set()

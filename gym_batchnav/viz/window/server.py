@@ -20,14 +20,8 @@ _OWN_PAGES = re.compile(r"https?://(localhost|127\.0\.0\.1|\[::1\])(:[0-9]+)?")
 class WindowServer:
     """Serves a window to this machine until it is closed; forward its port through SSH to look from another one.
 
-    Pages of other sites in a browser on this machine are refused.
-
-    Args:
-        port: The port; 0 for any free one. By default the first free one from 8080 on.
-
-    Attributes:
-        viser: The viser server.
-        url: The address for a browser.
+    Pages of other sites in a browser on this machine are refused. Port 0 is any free one; the default is the first free
+    one from 8080 on.
 
     Raises:
         ValueError: The argument is wrong, or the port is taken.

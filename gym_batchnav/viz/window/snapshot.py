@@ -78,7 +78,6 @@ class Photographer:
         self._views.close()
 
     def _facts(self, picked: int) -> dict[str, str]:
-        """Return the progress of an agent's episode."""
         env = self._env
         episodes = env.episodes
         rows = {
@@ -100,7 +99,6 @@ def _vertical_fov(camera: Camera) -> float:
 
 
 def _state(env: BatchNavEnv, index: int) -> str:
-    """Return in words whether an episode still runs, or how it ended."""
     episodes = env.episodes
     if not episodes.valid[index]:
         return "no episode left"

@@ -99,13 +99,11 @@ class Controls:
                 return found
 
     def _add_key(self, gui: Any, action: Action) -> None:
-        """Add the key of an action of the selected agent."""
         request = Request("act", int(action))
         command = gui.add_command(action.name.replace("_", " ").capitalize(), hotkey=KEYS[action])
         command.on_trigger(lambda _: self._ask(request))
 
     def _toggle(self) -> None:
-        """Play, or pause."""
         self._play.value = not self._play.value
         self._wake.set()
 
@@ -169,7 +167,6 @@ class Walk:
         self._begun |= together
 
     def _chosen(self) -> np.ndarray:
-        """Return the actions that the driver chooses."""
         actions = self._agent.act(self.env, self._observation, self._begun)
         self._begun[:] = False
         return actions
@@ -232,7 +229,6 @@ def walk_in_window(
 
 
 def _grant(walk: Walk, request: Request, picked: int) -> None:
-    """Carry out a viewer's request."""
     if request.kind == "act":
         walk.act(picked, request.action)
     elif request.kind == "begin":

@@ -29,11 +29,7 @@ class Pace:
     """Says when work is due, so that it takes at most a share of the time.
 
     After work of t seconds, none is due for t / share - t seconds. Work that has become slower is done less often.
-
-    Args:
-        share: The share of the time that the work may take, above 0 and at most 1.
-        period: Minimum seconds between the beginnings of two works.
-        clock: Returns seconds.
+    ``period`` is the least number of seconds between the beginnings of two works.
     """
 
     def __init__(self, share: float, period: float = 0.0, clock: Callable[[], float] = time.perf_counter) -> None:
