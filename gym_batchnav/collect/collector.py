@@ -33,7 +33,7 @@ from gym_batchnav.collect.dataset import (
 from gym_batchnav.collect.folder import finished_shards, is_finished, locked, prepare_folder, remove_aside, write_shard
 from gym_batchnav.collect.policies import ChosenPolicy, choose_policy
 from gym_batchnav.collect.reading import make_format
-from gym_batchnav.collect.recorder import Finished, FrameBuffers, Recorder, is_big, is_big_row
+from gym_batchnav.collect.recorder import Finished, FrameBuffers, Recorder, is_big
 from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.env.cameras import ONLY, CameraSpec, cameras_of
 from gym_batchnav.env.config import Episodes, Scenes
@@ -237,21 +237,29 @@ class _Run:
         """Run the episodes of shards, ``numbers`` [E] in the batch, and write each shard when all of its have ended."""
         options = {"episode_order": "once", "episodes": numbers}
         loop = EpisodeLoop(env, self.agent, seed=self.info.seed, options=options)
-        spaces = {key: (one.shape[1:], one.dtype) for key, one in loop.observation.items() if is_big(one)}
+        images = {key: (one.shape[1:], one.dtype) for key, one in loop.observation.items()}
+        spaces = {key: one for key, one in images.items() if is_big(*one)}
         buffers = FrameBuffers(spaces, self.root, _image_memory())
         recorder = Recorder(env, loop.observation, buffers)
-        waiting = _Waiting(shards)
+        size = self.info.episodes_per_shard
+        waiting = {(shard.scene, shard.first // size): shard for shard in shards}
+        ended: dict[Shard, dict[int, Finished]] = {shard: {} for shard in shards}  # of shards that are not complete
         cards = {one.name: asdict(one) for one in env.protocol_card().scenes}
         writing: deque[Future[None]] = deque()  # at most one for each thread, and one that waits
         with ThreadPoolExecutor(self.workers, "collect") as threads:
             try:
-                while waiting.shards:
+                while ended:
                     for finished in recorder.record(loop.step()):
-                        self._count(finished.episode)
-                        for shard, complete in waiting.add(finished):
-                            if len(writing) > self.workers:
-                                writing.popleft().result()
-                            writing.append(threads.submit(self._write, shard, complete, cards[shard.scene], buffers))
+                        episode = finished.episode
+                        self._count(episode)
+                        shard = waiting[episode.scene, episode.number // size]
+                        ended[shard][episode.number] = finished
+                        if len(ended[shard]) < shard.count:
+                            continue
+                        complete = [one for _, one in sorted(ended.pop(shard).items())]
+                        if len(writing) > self.workers:
+                            writing.popleft().result()
+                        writing.append(threads.submit(self._write, shard, complete, cards[shard.scene], buffers))
                 for job in writing:
                     job.result()
             except BaseException:
@@ -273,28 +281,6 @@ class _Run:
             buffers.give_back(one.frames)
 
 
-class _Waiting:
-    """Episodes that wait for the others of their shard."""
-
-    def __init__(self, shards: Sequence[Shard]) -> None:
-        self.shards = {(shard.scene, shard.first): shard for shard in shards}
-        self._of = {
-            (shard.scene, number): shard for shard in shards for number in range(shard.first, shard.first + shard.count)
-        }
-        self._episodes: dict[str, dict[int, Finished]] = {shard.name: {} for shard in shards}
-
-    def add(self, finished: Finished) -> list[tuple[Shard, list[Finished]]]:
-        """Add an episode; return its shard and all episodes of it, if that is now complete."""
-        episode = finished.episode
-        shard = self._of.pop((episode.scene, episode.number))
-        there = self._episodes[shard.name]
-        there[episode.number] = finished
-        if len(there) < shard.count:
-            return []
-        del self._episodes[shard.name], self.shards[shard.scene, shard.first]
-        return [(shard, [there[number] for number in sorted(there)])]
-
-
 def _image_memory() -> int:
     """Return the bytes of main memory for images: half of what is available, and at most 4 GiB."""
     available = available_memory()
@@ -309,7 +295,7 @@ def _check_room(
     These are the ones that run, about as many that wait for others of their shards, and whole shards: one per writer,
     one that waits for a writer, and one that is being filled.
     """
-    big = [one for one in info.observation_space.values() if is_big_row(one.shape or (), one.dtype)]
+    big = [one for one in info.observation_space.values() if is_big(one.shape or (), one.dtype)]
     frame = sum(math.prod(one.shape or ()) * np.dtype(one.dtype).itemsize for one in big)
     episode = frame * min(max_episode_steps + 1, _USUAL_FRAMES)
     total = sum(shard.count for shard in missing)

@@ -99,7 +99,7 @@ class Recorder:
         self._env = env
         self._buffers = buffers
         self._clock = 0
-        self._big = [key for key, one in observation.items() if is_big(one)]
+        self._big = [key for key, one in observation.items() if is_big(one.shape[1:], one.dtype)]
         self._small = [key for key in observation if key not in self._big]
         self._length = env.max_episode_steps + 2
         self._logs: dict[str, np.ndarray] = {}
@@ -202,11 +202,6 @@ class Recorder:
         )
 
 
-def is_big(values: np.ndarray) -> bool:
-    """Return whether observations [N, ...] are so large that each environment has a buffer for them."""
-    return is_big_row(values.shape[1:], values.dtype)
-
-
-def is_big_row(shape: tuple[int, ...], dtype: Any) -> bool:
-    """Return whether one observation of a shape and dtype is that large."""
+def is_big(shape: tuple[int, ...], dtype: Any) -> bool:
+    """Return whether one observation of a shape and dtype is so large that each environment has a buffer for it."""
     return int(np.prod(shape, dtype=object)) * np.dtype(dtype).itemsize > _SMALL

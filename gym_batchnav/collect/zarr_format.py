@@ -25,7 +25,7 @@ from gym_batchnav.collect.dataset import (
     read_json,
     to_json,
 )
-from gym_batchnav.collect.recorder import is_big_row
+from gym_batchnav.collect.recorder import is_big
 from gym_batchnav.system.extras import needs_extra
 from gym_batchnav.system.storage import write_atomically
 
@@ -110,7 +110,7 @@ class Zarr(Format):
         ``sizes`` are the rows of a chunk of images and of a file; by default those of this version.
         """
         options: dict[str, Any] = {"chunks": (num_rows, *row), "compressors": None}
-        if is_big_row(row, dtype):
+        if is_big(row, dtype):
             row_bytes = math.prod(row) * np.dtype(dtype).itemsize
             rows = 2 ** max(0, (_CHUNK_BYTES // row_bytes).bit_length() - 1)
             chunks = min(max(1, _FILE_BYTES // (rows * row_bytes)), -(-num_rows // rows))
@@ -152,7 +152,7 @@ class Zarr(Format):
         arrays = {}
         for name, (shape, dtype) in {**expected, **columns_of(info)}.items():
             arrays[name] = self._open(folder, name, record.num_frames, shape, np.dtype(dtype))
-            if not is_big_row(shape, dtype):
+            if not is_big(shape, dtype):
                 arrays[name] = _rows(folder, arrays[name], slice(None))
         start = 0
         for one in record.episodes:
@@ -180,7 +180,7 @@ class Zarr(Format):
             found = zarr.open_array(store=path, mode="r")
             sizes = found.chunks[0], (found.shards or found.chunks)[0]
             chunk_bytes = sizes[0] * math.prod(row) * dtype.itemsize
-            if sizes[1] > MAX_FRAMES or (chunk_bytes > MAX_CHUNK_BYTES and is_big_row(row, dtype)):
+            if sizes[1] > MAX_FRAMES or (chunk_bytes > MAX_CHUNK_BYTES and is_big(row, dtype)):
                 raise ValueError(f"chunks of {sizes[0]:,} rows in files of {sizes[1]:,} are too large")
             expected = self._create(zarr.create_group(store={}), "expected", num_rows, row, dtype, sizes)
             same = replace(found.metadata, attributes={}) == expected.metadata

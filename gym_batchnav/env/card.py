@@ -88,21 +88,13 @@ def make_card(
 ) -> ProtocolCard:
     """Return the card of a batch that truncates episodes after ``max_episode_steps`` actions; None if not known."""
     values = {**_values(config), "max_episode_steps": max_episode_steps}
-    changed = {}
-    name = ""
-    source = ""
-    notes = ""
-    if config.protocol is not None:
-        protocol = protocol_of(config.protocol)
-        name = protocol.name
-        source = protocol.source
-        notes = protocol.notes
-        theirs = protocol.keywords()
-        changed = {
-            key: (repr(theirs[key]), repr(values[key]))
-            for key in theirs
-            if _plain(theirs[key]) != _plain(values[key]) and (key, values[key]) != ("max_episode_steps", None)
-        }
+    protocol = None if config.protocol is None else protocol_of(config.protocol)
+    theirs = {} if protocol is None else protocol.keywords()
+    changed = {
+        key: (repr(theirs[key]), repr(values[key]))
+        for key in theirs
+        if _plain(theirs[key]) != _plain(values[key]) and (key, values[key]) != ("max_episode_steps", None)
+    }
     library = simulator.library
     scenes = tuple(
         SceneCard(
@@ -116,9 +108,9 @@ def make_card(
         for slot in library.active.tolist()
     )
     facts: dict[str, Any] = {
-        "protocol": name,
-        "source": source,
-        "notes": notes,
+        "protocol": "" if protocol is None else protocol.name,
+        "source": "" if protocol is None else protocol.source,
+        "notes": "" if protocol is None else protocol.notes,
         "changed": changed,
         "settings": {key: _plain(value) for key, value in values.items()},
         "scenes": scenes,

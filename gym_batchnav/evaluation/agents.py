@@ -22,16 +22,8 @@ from gym_batchnav.task.api import Sensor
 STOP_CHANCE = 0.01  # per step of RandomAgent
 # Keywords of BatchNavEnv that whoever runs an agent chooses.
 OF_RUNS = {
-    "num_envs",
-    "scenes",
-    "episodes",
-    "library",
-    "renderer",
-    "autoreset_mode",
-    "buffers",
-    "obs_device",
-    "render_mode",
-}
+    "num_envs", "scenes", "episodes", "library", "renderer", "autoreset_mode", "buffers", "obs_device", "render_mode",
+}  # fmt: skip
 
 
 @runtime_checkable

@@ -57,9 +57,7 @@ class CellsVisited(Measure):
 
     def _visit(self, state: TaskState, indices: np.ndarray) -> None:
         """Mark the cells of agents ``indices`` [M] in their buffers."""
-        found = _visit_cells(state.buffers["visited"], state.agents.position, self.cell_size, indices)
-        state.buffers["cells_found"][indices] = found
-        state.buffers["cells_visited"][indices] += found
+        state.buffers["cells_found"][indices] = _visit_cells(state, "visited", "cells_visited", self.cell_size, indices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,27 +88,20 @@ class Coverage(Measure):
 
     def begin(self, state: TaskState, indices: np.ndarray) -> None:
         """Count the walkable cells and mark the cell of the start."""
-        beginning = np.zeros(state.num_envs, bool)
-        beginning[indices] = True
         for navmesh, rows in state.by_scene():
-            rows = rows[beginning[rows]]
+            rows = np.intersect1d(rows, indices)
             if len(rows):
                 counts = walkable_cells(navmesh, self.cell_size)
                 state.buffers["cells_walkable"][rows] = counts[navmesh.polygon_island[state.agents.polygon[rows]]]
-        self._visit(state, indices)
+        _visit_cells(state, "covered", "cells_covered", self.cell_size, indices)
 
     def update(self, state: TaskState, actions: np.ndarray, active: np.ndarray) -> None:
         """Mark the agents' current cells."""
-        self._visit(state, np.nonzero(active)[0])
+        _visit_cells(state, "covered", "cells_covered", self.cell_size, np.nonzero(active)[0])
 
     def measure(self, state: TaskState) -> np.ndarray:
         """Return the fractions [N]; at most 1, even if ``set_pose`` has moved an agent to another island."""
         return np.minimum(1.0, state.buffers["cells_covered"] / np.maximum(1, state.buffers["cells_walkable"]))
-
-    def _visit(self, state: TaskState, indices: np.ndarray) -> None:
-        """Mark the cells of agents ``indices`` [M] in their buffers."""
-        found = _visit_cells(state.buffers["covered"], state.agents.position, self.cell_size, indices)
-        state.buffers["cells_covered"][indices] += found
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,9 +136,7 @@ class AreaSeen(Measure):
 
     def begin(self, state: TaskState, indices: np.ndarray) -> None:
         """Look around from the start."""
-        beginning = np.zeros(state.num_envs, bool)
-        beginning[indices] = True
-        self._look(state, beginning)
+        self._look(state, np.isin(np.arange(state.num_envs), indices))
 
     def update(self, state: TaskState, actions: np.ndarray, active: np.ndarray) -> None:
         """Look from the current places."""
@@ -178,13 +167,14 @@ class AreaSeen(Measure):
             state.buffers["cells_seen"][rows] = seen[rows].sum(axis=(1, 2))
 
 
-def _visit_cells(visited: np.ndarray, position: np.ndarray, cell_size: float, indices: np.ndarray) -> np.ndarray:
-    """Mark the cells of agents ``indices`` [M] in ``visited`` [N, ...] and return which [M] bool are new."""
+def _visit_cells(state: TaskState, visited: str, counts: str, cell_size: float, indices: np.ndarray) -> np.ndarray:
+    """Mark and count the cells of agents ``indices`` [M] in two buffers, and return which [M] bool are new."""
     # Rounded down, since rounding towards zero would make the cells at the origin twice as wide.
-    cell = np.floor(position[indices] / cell_size).astype(np.int64) % _SIDE
+    cell = np.floor(state.agents.position[indices] / cell_size).astype(np.int64) % _SIDE
     place = (indices, cell[:, 0], cell[:, 2])
-    found = ~visited[place]
-    visited[place] = True
+    found = ~state.buffers[visited][place]
+    state.buffers[visited][place] = True
+    state.buffers[counts][indices] += found
     return found
 
 

@@ -8,7 +8,6 @@ from gym_batchnav.viz.fields import draw_field, geodesic_field
 from gym_batchnav.viz.floors import storeys
 from gym_batchnav.viz.maps import (
     OUTLINE,
-    WALKABLE,
     TopDownMap,
     draw_agents,
     draw_outline,
@@ -30,18 +29,15 @@ from gym_batchnav.viz.sheets import (
     comparison,
     depth_picture,
     difference_picture,
-    framed,
     mosaic,
-    numbered,
     save_clip,
     save_picture,
     semantic_picture,
-    sensor_picture,
     side_by_side,
     stacked,
     titled,
 )
-from gym_batchnav.viz.views import SKY, AgentViews, draw_for_people
+from gym_batchnav.viz.views import SKY, draw_for_people
 from gym_batchnav.viz.window.watch import Window, serve
 
 __all__ = [
@@ -50,8 +46,6 @@ __all__ = [
     "OUTLINE",
     "PATH_COLORS",
     "SKY",
-    "WALKABLE",
-    "AgentViews",
     "EpisodeRecorder",
     "Recording",
     "TopDownMap",
@@ -68,13 +62,11 @@ __all__ = [
     "draw_trajectories",
     "draw_viewpoints",
     "episode_clip",
-    "framed",
     "geodesic_field",
     "map_beside_views",
     "mosaic",
     "navmesh_map",
     "navmesh_overview",
-    "numbered",
     "record",
     "record_episodes",
     "save_clip",
@@ -83,7 +75,6 @@ __all__ = [
     "scene_overview",
     "section_map",
     "semantic_picture",
-    "sensor_picture",
     "serve",
     "side_by_side",
     "stacked",
