@@ -11,14 +11,14 @@ import numpy as np
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.system.numbers import check_between, check_finite, check_flags, check_length, check_positive
 from gym_batchnav.task.api import Measure, Task, TaskState
-from gym_batchnav.task.measures import CollisionsCount, PathLength
+from gym_batchnav.task.measures import CollisionsCount, KeptMeasure, PathLength
 from gym_batchnav.task.sensors import GPS, Compass
 
 _SIDE = 128  # distinct cells along an axis; 500 steps of 0.25 m cross fewer
 
 
 @dataclass(frozen=True, slots=True)
-class CellsVisited(Measure):
+class CellsVisited(KeptMeasure):
     """Number of cells [N] int32 of a horizontal grid that each agent has visited, including the cell of its start.
 
     Grid lines lie at integer multiples of ``cell_size`` along x and z. Cells that are 128 apart count as the same cell.
@@ -50,10 +50,6 @@ class CellsVisited(Measure):
     def update(self, state: TaskState, actions: np.ndarray, active: np.ndarray) -> None:
         """Mark the agents' current cells as visited."""
         self._visit(state, np.nonzero(active)[0])
-
-    def measure(self, state: TaskState) -> np.ndarray:
-        """Return the counts [N]."""
-        return state.buffers["cells_visited"]
 
     def _visit(self, state: TaskState, indices: np.ndarray) -> None:
         """Mark the cells of agents ``indices`` [M] in their buffers."""
@@ -246,7 +242,7 @@ class Explore(Task):
 
 
 @dataclass(frozen=True, slots=True)
-class DistanceFromStart(Measure):
+class DistanceFromStart(KeptMeasure):
     """Distance [N] float64, metres, from each agent's start; inf if there is no path, for example after ``set_pose``.
 
     Attributes:
@@ -275,10 +271,6 @@ class DistanceFromStart(Measure):
         known = np.isfinite(before) & np.isfinite(now)
         state.buffers["distance_from_start"][:] = now
         state.buffers["distance_gained"][:] = np.subtract(now, before, out=np.zeros_like(now), where=known)
-
-    def measure(self, state: TaskState) -> np.ndarray:
-        """Return the distances [N]."""
-        return state.buffers["distance_from_start"]
 
     def _distances(self, state: TaskState) -> np.ndarray:
         """Return the distances [N] from start to agent, metres."""

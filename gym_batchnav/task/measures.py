@@ -46,6 +46,14 @@ def soft_spl(distance_to_goal: np.ndarray, start_distance: np.ndarray, path_leng
     return np.maximum(0, 1 - remaining) * efficiency(start_distance, path_length)
 
 
+class KeptMeasure(Measure):
+    """The base of measures that keep their values in the buffer of their name; each is a dataclass."""
+
+    def measure(self, state: TaskState) -> np.ndarray:
+        """Return the values [N]."""
+        return state.buffers[self.name]
+
+
 @dataclass(frozen=True, slots=True)
 class DistanceToGoal(Measure):
     """Geodesic distance [N] float32 from agent to goal, metres."""
@@ -146,7 +154,7 @@ class NavigationError(Measure):
 
 
 @dataclass(frozen=True, slots=True)
-class OracleSuccess(Measure):
+class OracleSuccess(KeptMeasure):
     """Whether each agent [N] bool was ever within the task's ``success_distance`` of its goal, with or without STOP.
 
     In a tour of several goals, it is whether this holds for any of them.
@@ -166,10 +174,6 @@ class OracleSuccess(Measure):
     def update(self, state: TaskState, actions: np.ndarray, active: np.ndarray) -> None:
         """Compare the current distances."""
         state.buffers[self.name][:] |= active & (state.episodes.distance < state.success_distance)
-
-    def measure(self, state: TaskState) -> np.ndarray:
-        """Return the results [N]."""
-        return state.buffers[self.name]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from gymnasium.spaces import Box
 from gym_batchnav.geometry import to_agent_frame
 from gym_batchnav.system.numbers import check_counts, check_finite, check_length
 from gym_batchnav.task.api import Measure, Sensor, Task, TaskState
-from gym_batchnav.task.measures import CollisionsCount, PathLength
+from gym_batchnav.task.measures import CollisionsCount, KeptMeasure, PathLength
 from gym_batchnav.task.socialnav import BodyCollisions, shared_worlds
 
 FAR = 30.0  # metres; the distance of agents between which there is no path
@@ -60,7 +60,7 @@ class Players(Sensor):
 
 
 @dataclass(frozen=True, slots=True)
-class PathToOthers(Measure):
+class PathToOthers(KeptMeasure):
     """Geodesic distance [N] float64 to the nearest agent of the other team, or without teams to the farthest agent.
 
     It is at most 30 m, also where there is no path, and 0 for agents that wait.
@@ -92,10 +92,6 @@ class PathToOthers(Measure):
         now = self._distances(state, state.agents.position)
         state.buffers[self.name][:] = now
         state.buffers["path_gained"][:] = np.where(active, now - before, 0)
-
-    def measure(self, state: TaskState) -> np.ndarray:
-        """Return the distances [N]."""
-        return state.buffers[self.name]
 
     def _before(self, state: TaskState) -> np.ndarray:
         """Return the distances [N] before the step to agents still present, so that a departure changes no reward."""
@@ -135,7 +131,7 @@ class PathToOthers(Measure):
 
 
 @dataclass(frozen=True, slots=True)
-class Caught(Measure):
+class Caught(KeptMeasure):
     """Whether each runner [N] bool has been caught; for a chaser, whether all runners have.
 
     Attributes:
@@ -166,10 +162,6 @@ class Caught(Measure):
         catches = state.buffers["catches"].reshape(-1, size)
         catches[:, : self.num_runners] = new
         catches[:, self.num_runners :] = new.sum(axis=1)[:, None]
-
-    def measure(self, state: TaskState) -> np.ndarray:
-        """Return the results [N]."""
-        return state.buffers[self.name]
 
 
 @dataclass(frozen=True, slots=True)

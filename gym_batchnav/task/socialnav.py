@@ -12,6 +12,7 @@ from gym_batchnav.geometry import to_agent_frame
 from gym_batchnav.state import WorldView
 from gym_batchnav.system.numbers import check_between, check_counts, check_finite, check_positive
 from gym_batchnav.task.api import Measure, Sensor, TaskState
+from gym_batchnav.task.measures import KeptMeasure
 from gym_batchnav.task.pointnav import PointNav
 
 FAR = 10.0  # metres; measures of distance report at most this
@@ -84,7 +85,7 @@ class BodyCollisions(Measure):
 
 
 @dataclass(frozen=True, slots=True)
-class PersonalSpace(Measure):
+class PersonalSpace(KeptMeasure):
     """Number of steps [N] int32 that an agent was nearer to another body than it should be.
 
     Attributes:
@@ -107,13 +108,9 @@ class PersonalSpace(Measure):
         """Count the agents that are too near."""
         state.buffers[self.name][:] += active & (nearest_gap(state, "PersonalSpace()") < self.distance)
 
-    def measure(self, state: TaskState) -> np.ndarray:
-        """Return the counts [N]."""
-        return state.buffers[self.name]
-
 
 @dataclass(frozen=True, slots=True)
-class MinBodyDistance(Measure):
+class MinBodyDistance(KeptMeasure):
     """The least distance [N] float64 between an agent and another body so far in the episode, metres, at most 10."""
 
     name = "min_body_distance"
@@ -130,10 +127,6 @@ class MinBodyDistance(Measure):
         """Measure the distance now."""
         least = state.buffers[self.name]
         np.minimum(least, nearest_gap(state, "MinBodyDistance()"), out=least, where=active)
-
-    def measure(self, state: TaskState) -> np.ndarray:
-        """Return the distances [N]."""
-        return state.buffers[self.name]
 
 
 @dataclass(frozen=True, slots=True)
