@@ -32,7 +32,7 @@ def choose_policy(policy: str | os.PathLike[str] | Acting, seed: int, sample: bo
             of a policy file, the name of a shipped one such as ``"pointnav_depth"``, ``"module:name"`` of an Agent or
             of a function from observations to actions [N] (or a class of agents), or such an object itself.
         seed: Seed of random actions.
-        sample: Sample the actions of a policy file instead of taking the most likely ones.
+        sample: Sample the actions of a policy file.
 
     Raises:
         ValueError: The policy is unknown, or ``sample`` is given for one that is not a file.

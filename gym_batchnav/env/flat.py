@@ -42,21 +42,13 @@ class OneArray(VectorWrapper):
 
     Each step returns a fresh array. ``unwrapped`` is the batch itself, with its own observations.
 
-    Args:
-        env: The batch.
-        space: The space of one environment's observation.
-
-    Attributes:
-        task_sensors: The sensors of the task that the array holds.
-        keywords: Keywords of BatchNavEnv for a batch that is made for this wrapper, unless the user passes them. Its
-            images may be overwritten, since they are copied into the one array.
-
     Raises:
         ValueError: The task has other sensors, or images are on a GPU.
     """
 
     env: BatchNavEnv
-    task_sensors: frozenset[str] = frozenset((GOAL,))
+    task_sensors: frozenset[str] = frozenset((GOAL,))  # those that the array holds
+    # Of a batch that is made for this wrapper, unless the user passes them. Images are copied into the one array.
     keywords: Mapping[str, Any] = MappingProxyType({"buffers": USUAL_BUFFERS})
 
     def __init__(self, env: BatchNavEnv, space: Box) -> None:

@@ -86,12 +86,8 @@ IDS: Mapping[str, EnvId] = {
 def make_batch(name: str, num_envs: int = 1, **keywords: Any) -> VectorEnv:
     """Make the batch of ``BatchNav/<name>-v0``: a BatchNavEnv, or a wrapper around one.
 
-    ``make_vec`` passes the id's limit of steps like a user's; a limit of this value does not override a protocol's.
-
-    Args:
-        name: A name of ``IDS``.
-        num_envs: N.
-        **keywords: Keywords of BatchNavEnv; see ``with_defaults`` for those left out.
+    ``make_vec`` passes the id's limit of steps like a user's; a limit of this value does not override a protocol's. See
+    ``with_defaults`` for keywords that are left out.
 
     Raises:
         ValueError: The protocol is for another task, or the wrapper cannot hold the observations.

@@ -41,16 +41,11 @@ class Measures(dict[str, np.ndarray]):
 
 
 class Components:
-    """The task, sensors and measures of a batch. Every component runs once, even if it is listed several times.
+    """The task of a batch, and further sensors and measures. Every component runs once, even if it is listed twice.
 
-    Args:
-        task: The task.
-        sensors: Sensors in addition to the task's.
-        measures: Measures in addition to the task's.
-        action_space: The space of one agent's action, for sensors that depend on it; by default Discrete(4).
+    Sensors may depend on the space of one agent's action, by default Discrete(4).
 
     Attributes:
-        task: The task.
         sensors: By name, the task's first.
         measures: By name, the task's first.
         step_measures: Names of those that are reported at every step.

@@ -26,16 +26,10 @@ class DamagedCheckpoint(ValueError):
 
 
 def save(path: Path, state: Any, about: Mapping[str, Any]) -> None:
-    """Write a checkpoint atomically.
+    """Write a checkpoint atomically, with a description as plain values.
 
-    Args:
-        path: The file.
-        state: Nested dicts, lists and tuples of tensors, arrays, strings, numbers, bools and None.
-        about: Description as plain values; ``load`` returns it.
-
-    Raises:
-        TypeError: The state contains another type.
-        OSError: The file cannot be written.
+    The state are nested dicts, lists and tuples of tensors, arrays, strings, numbers, bools and None; TypeError for
+    others.
     """
     _write(path, _packed(state), dict(about))
 

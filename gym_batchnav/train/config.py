@@ -206,10 +206,7 @@ def seconds_of(name: str, text: str) -> float:
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """Return the settings in a run file by dotted names.
-
-    Args:
-        path: A TOML file whose tables are nested settings, or the ``run.json`` of a run.
+    """Return the settings in a TOML file, whose tables are nested settings, or a ``run.json`` by dotted names.
 
     Raises:
         FileNotFoundError: The file does not exist.

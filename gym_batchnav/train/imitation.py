@@ -135,10 +135,6 @@ def expert_share(progress: float, imitation_share: float) -> float | None:
 
     The share falls from 1 to 0 in the first half of the imitation. In the second half the policy acts alone and the
     teacher's actions are only targets, so that the policy learns to recover from its own mistakes.
-
-    Args:
-        progress: Completed share of the training.
-        imitation_share: Share of the training, at its start, that imitates.
     """
     if progress >= imitation_share:
         return None

@@ -22,15 +22,7 @@ class Lamb(torch.optim.Optimizer):
 
     ``w -= lr * trust * (m / (sqrt(v) + eps) + weight_decay * w)`` with bias-corrected moments m and v, and
     ``trust = min(|w|, 10) / |step|`` clamped to [0.01, 100], or 1 where either norm is zero. A group with
-    ``trust=False`` does not scale the step, which makes it AdamW.
-
-    Args:
-        parameters: Tensors or parameter groups, as for any optimizer of torch.
-        lr: Learning rate.
-        betas: Decay rates of the first and the second moment.
-        eps: Added to the denominator.
-        weight_decay: Share of the weights that is added to Adam's step.
-        trust: Scale steps to the weights.
+    ``trust=False`` does not scale the step, which makes it AdamW. The other arguments are those of torch's AdamW.
     """
 
     def __init__(

@@ -10,14 +10,7 @@ from torch.autograd.function import once_differentiable
 
 
 class RecurrentCore(nn.Module):
-    """An LSTM or GRU whose state is reset where an episode begins.
-
-    Args:
-        kind: ``"lstm"`` or ``"gru"``.
-        num_inputs: F, the size of an input.
-        hidden_size: H, the size of the state.
-        num_layers: Number of stacked layers.
-    """
+    """An ``"lstm"`` or ``"gru"`` with stacked layers, whose state is reset where an episode begins."""
 
     def __init__(self, kind: str, num_inputs: int, hidden_size: int, num_layers: int = 1) -> None:
         super().__init__()

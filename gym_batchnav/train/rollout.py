@@ -48,15 +48,9 @@ class Rollout:
 class Collector:
     """Steps a batch with a policy and fills one rollout after another, in place.
 
-    Args:
-        env: The batch. Its autoreset mode is SAME_STEP, so that every step belongs to an episode.
-        policy: The policy, on any device.
-        num_steps: T.
-        seed: Seed of the actions and of environment 0; environment i is seeded with ``seed + i``.
-        autocast: Infer in bfloat16.
-        bootstrap_timeouts: Record the value of the last observation of episodes that time out.
-        teacher: Name of the teacher that is imitated, see ``imitation.make_teacher``; None for none.
-        shards: Threads in which the policy acts; None acts in this one.
+    The autoreset mode is SAME_STEP, so that every step belongs to an episode. The seed is that of the actions and of
+    environment 0; environment i is seeded with ``seed + i``. The options are those of PPOConfig; without shards, the
+    policy acts in this thread.
 
     Attributes:
         seconds: Seconds spent in ``collect`` so far: ``"simulate"`` and ``"render"`` as the batch reports them, and
@@ -104,14 +98,11 @@ class Collector:
 
     @torch.no_grad()
     def collect(self, expert_share: float | None = None) -> Rollout:
-        """Collect a rollout of T steps.
+        """Collect and return a rollout of T steps, whose arrays the next call overwrites.
 
         Args:
             expert_share: Share of actions that come from the teacher instead of the policy; the teacher's actions are
                 recorded at every step. None needs no teacher; one with features of images then gives these alone.
-
-        Returns:
-            The rollout, whose arrays the next call overwrites.
         """
         clock = time.perf_counter()
         simulated, rendered = self._environment_seconds()

@@ -59,18 +59,11 @@ class AgentViews:
     """The views of a batch's agents, drawn for people or for files.
 
     They are rendered to a separate target, which is made when it is first used; the environment's own buffers are
-    untouched.
+    untouched. At most ``num_views`` agents are drawn at once, through their first camera unless another one is given.
+    Images have its aspect ratio, and ``size`` pixels along the longer side.
 
     Args:
-        env: The batch.
-        sensors: Names of sensors of that camera.
-        size: Pixels along the longer side of an image; its aspect ratio is that of the agents' camera.
-        num_views: The largest number of agents to draw at once.
-        camera: The agents' camera; the first one by default.
         **changes: Fields of the camera that differ; by default depth is normalized, and 1 where nothing is hit.
-
-    Attributes:
-        camera: The camera of the images.
     """
 
     def __init__(

@@ -41,13 +41,9 @@ class Request:
 
 
 class Controls:
-    """Buttons and keys to step a batch, and the requests that they have left.
+    """Buttons and keys to step a batch, and the requests that they have left, of which ``wake`` tells.
 
-    Args:
-        server: The viser server to add them to.
-        wake: Is set whenever something has been asked for.
-        drivers: Names of the agents to choose from; the first is chosen.
-        num_actions: The number of discrete actions, each with a key; 0 for continuous ones, which have no keys.
+    Of the drivers, names of agents to choose from, the first is chosen. Continuous actions, 0 of them, have no keys.
     """
 
     def __init__(self, server: Any, wake: Event, drivers: Sequence[str], num_actions: int) -> None:
@@ -119,13 +115,7 @@ class Controls:
 class Walk:
     """Steps a batch: all agents at once as an agent chooses, or one alone while the others wait.
 
-    Args:
-        env: The batch, with autoreset mode NEXT_STEP. It is reset.
-        agent: Chooses the actions of ``step``.
-        seed: Passed to ``env.reset``.
-
-    Raises:
-        ValueError: The autoreset mode is another one.
+    The batch is reset; ValueError unless its autoreset mode is NEXT_STEP.
     """
 
     def __init__(self, env: BatchNavEnv, agent: Agent, seed: int | None = None) -> None:
@@ -191,14 +181,7 @@ def walk_in_window(
     """Step a batch as the controls of a window say, in this thread, until interrupted.
 
     Keys move the selected agent by the environment's own actions if these are discrete. All viewers share the controls.
-
-    Args:
-        env: The batch, with autoreset mode NEXT_STEP.
-        agents: The agents to choose from, by name.
-        server: The server, which stays open.
-        seed: Seed of the episodes.
-        size: Pixels along the longer side of the pictures.
-        until: Returns whether to end.
+    The autoreset mode is NEXT_STEP. Pictures have ``size`` pixels along their longer side. The server stays open.
     """
     space = env.single_action_space
     page = Page(server.viser, env.num_envs)
