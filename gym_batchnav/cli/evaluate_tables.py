@@ -26,12 +26,7 @@ _RARE = 0.05  # share of episodes that the policy ended by STOP, up to which a h
 
 
 def tables(found: Mapping[str, Any], policy: str) -> Iterator[Table]:
-    """Yield the tables of an evaluation.
-
-    Args:
-        found: What ``summary`` of ``gym_batchnav.evaluation.report`` returned.
-        policy: The name of the policy.
-    """
+    """Yield the tables of an evaluation of a policy: what ``summary`` of ``gym_batchnav.evaluation.report`` found."""
     counts = f"{counted(found['episodes'], 'episode')} in {counted(len(found['scenes']), 'scene')}"
     yield _of_agents(found, f"{policy}: {counts}, 95% intervals")
     yield _of_statistics(found)
@@ -51,12 +46,7 @@ def print_tables(tables: Iterable[Table], console: Console) -> None:
 
 
 def stop_hint(found: Mapping[str, Any], sampled: bool) -> str | None:
-    """Return what to do about a policy that hardly ever called STOP; None for any other.
-
-    Args:
-        found: See ``tables``.
-        sampled: Whether actions were sampled.
-    """
+    """Return what to do about a policy that hardly ever called STOP; None for any other."""
     share = 1 - found.get("timed_out", 0.0)
     if share > _RARE or found.get("success", 0.0) > _RARE:
         return None

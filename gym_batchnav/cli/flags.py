@@ -50,9 +50,6 @@ def train_extra() -> Iterator[None]:
 
     OpenMP reads its settings when torch or Numba loads it. By default its threads spin while they wait, which made
     training with two threads up to twenty times slower when another process occupied a core.
-
-    Raises:
-        MissingExtraError: A package of the extra ``[train]`` is not installed.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     with needs_extra("train", "this command"):

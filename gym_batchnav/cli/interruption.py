@@ -14,9 +14,6 @@ class Interruption:
     """Context manager in which the first signal sets a flag and the second ends the process at once.
 
     The signals are SIGINT, SIGTERM and, where it exists, SIGUSR1, which schedulers send before a time limit.
-
-    Attributes:
-        requested: Whether a signal has arrived.
     """
 
     def __init__(self) -> None:
@@ -45,9 +42,6 @@ class RememberedInterrupt:
     arrives, such as one of the compiler that makes kernels, KeyboardInterrupt is printed and lost.
 
     A process that ignores Ctrl+C, as programs in the background of a shell do, continues to ignore it.
-
-    Attributes:
-        requested: Whether Ctrl+C has been pressed.
     """
 
     def __init__(self) -> None:

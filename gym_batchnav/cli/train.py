@@ -161,12 +161,7 @@ def _window(run: TrainingRun, watch: bool, console: Console) -> AbstractContextM
 
 
 class Display:
-    """Progress of a run: a live bar on a terminal, a line every half minute elsewhere.
-
-    Args:
-        run: The run, before it trains.
-        console: The console to write to.
-    """
+    """Progress of a run: a live bar on a terminal, a line every half minute elsewhere."""
 
     def __init__(self, run: TrainingRun, console: Console) -> None:
         columns = (TextColumn("{task.percentage:.0f}%"), BarColumn(bar_width=20), TextColumn("{task.description}"))

@@ -56,11 +56,7 @@ def agent_settings(text: str | None) -> NavMeshSettings | None:
 
 
 def with_frame(source: SceneSource, cache: DiskCache, up: str | None, scale: float | None) -> SceneSource:
-    """Return a source whose file is read with the given up and scale; the loader guesses those that are None.
-
-    Raises:
-        ValueError: The scene is not a file.
-    """
+    """Return a source whose file is read with the given up and scale, or guesses; ValueError unless it is a file."""
     from gym_batchnav.library.sources import source_from_recipe
 
     options: dict[str, Any] = {key: value for key, value in (("up", up), ("scale", scale)) if value is not None}
@@ -88,14 +84,10 @@ def stage_config_hint(scene: Scene) -> str:
 
 
 def frame_attributes(rotation: np.ndarray, factors: np.ndarray) -> dict[str, Any]:
-    """Return the attributes of a stage configuration for a frame; the inverse of ``asset_frame``.
+    """Return all four attributes of a stage configuration for a frame; the inverse of ``asset_frame``.
 
-    Args:
-        rotation: [3, 3], maps the asset's up to +y and its front to -z.
-        factors: [3], metres per unit along the axes after the rotation.
-
-    Returns:
-        All four attributes of a frame, so that they fully replace those of an older configuration.
+    The rotation [3, 3] maps the asset's up to +y and its front to -z; factors [3] are metres per unit along the axes
+    after it.
     """
     uniform = bool((factors == factors[0]).all())
     scale = [1.0] * 3 if uniform else factors.tolist()

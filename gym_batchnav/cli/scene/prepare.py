@@ -126,13 +126,7 @@ def _sampler_of(task: PreparedTask) -> EpisodeSampler:
 
 
 def _check(cache: DiskCache, episode_file: Path | None, task: PreparedTask) -> None:
-    """Raise an error early if the cache cannot be written or the episode file cannot be read.
-
-    Raises:
-        PermissionError: The cache cannot be written.
-        OSError: The file does not exist.
-        ValueError: The file is not a dataset of the task.
-    """
+    """Raise an error early if the cache cannot be written, or the episode file is not a dataset of the task."""
     from gym_batchnav.episodes.habitat import content_of, read_episodes, scene_stem
     from gym_batchnav.episodes.habitat_objects import read_object_episodes
     from gym_batchnav.system.storage import is_writable
