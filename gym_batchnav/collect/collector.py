@@ -20,7 +20,6 @@ from gym_batchnav.collect.dataset import (
     MAX_EPISODES,
     MAX_PER_SHARD,
     DatasetInfo,
-    Episode,
     Format,
     Shard,
     all_shards,
@@ -251,7 +250,10 @@ class _Run:
                 while ended:
                     for finished in recorder.record(loop.step()):
                         episode = finished.episode
-                        self._count(episode)
+                        self.num_episodes += 1
+                        self.num_frames += episode.num_steps + 1
+                        if self.progress is not None:
+                            self.progress(1, episode.num_steps + 1)
                         shard = waiting[episode.scene, episode.number // size]
                         ended[shard][episode.number] = finished
                         if len(ended[shard]) < shard.count:
@@ -267,12 +269,6 @@ class _Run:
                 raise
         self.peak_bytes = max(self.peak_bytes, buffers.nbytes)
         self.spilled_bytes = max(self.spilled_bytes, buffers.spilled_bytes)
-
-    def _count(self, episode: Episode) -> None:
-        self.num_episodes += 1
-        self.num_frames += episode.num_steps + 1
-        if self.progress is not None:
-            self.progress(1, episode.num_steps + 1)
 
     def _write(self, shard: Shard, complete: list[Finished], card: dict[str, Any], buffers: FrameBuffers) -> None:
         """Write a shard and give its memory back; runs in a thread of the pool."""
@@ -346,12 +342,6 @@ def _keywords(
     return keywords
 
 
-def _recorded(keywords: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keywords that describe the environment of a dataset, in which its episodes may be drawn again."""
-    kept = {name: value for name, value in keywords.items() if name != "scenes"}
-    return {**kept, "episodes": replace(keywords["episodes"], order="random")}
-
-
 def _resized(camera: CameraSpec, size: int) -> CameraSpec:
     """Return a camera or several with square images; ValueError if they are not cameras."""
     resized = {name: replace(one, width=size, height=size) for name, one in cameras_of(camera).items()}
@@ -375,6 +365,9 @@ def _info(
     """Return what describes the dataset, from a batch of one environment in the first scene."""
     scenes = replace(keywords["scenes"], source=[next(iter(sources.values()))])
     env = BatchNavEnv(1, **{**keywords, "scenes": scenes})
+    # In an environment with these keywords, episodes may be drawn again.
+    described = {**keywords, "episodes": replace(keywords["episodes"], order="random")}
+    del described["scenes"]
     try:
         rig = env.cameras.rig
         card = asdict(env.protocol_card())
@@ -397,7 +390,7 @@ def _info(
                 episodes_per_scene=episodes_per_scene,
                 episodes_per_shard=episodes_per_shard,
                 scenes=tuple(sources),
-                env=plain(_recorded(keywords)),
+                env=plain(described),
                 card=_card(card),
             )
         )

@@ -43,13 +43,8 @@ class Measures(dict[str, np.ndarray]):
 class Components:
     """The task of a batch, and further sensors and measures. Every component runs once, even if it is listed twice.
 
-    Sensors may depend on the space of one agent's action, by default Discrete(4).
-
-    Attributes:
-        sensors: By name, the task's first.
-        measures: By name, the task's first.
-        step_measures: Names of those that are reported at every step.
-        end_measures: Names of those that are reported when an episode ends.
+    Sensors may depend on the space of one agent's action, by default Discrete(4). ``sensors`` and ``measures`` are by
+    name, the task's first.
 
     Raises:
         ValueError: An object lacks a required attribute, a name is taken or not an identifier, a space has no shape,
@@ -64,8 +59,7 @@ class Components:
         action_space: gymnasium.Space | None = None,
     ) -> None:
         _check_role("task", task)
-        _check_distance(task)
-        _check_sampler(task)
+        _check_task(task)
         of_task = f" of {_kind(task)}"
         self.task = task
         own = _as_sequence("sensors" + of_task, task.sensors)
@@ -315,16 +309,11 @@ def _check_role(role: str, one: object) -> None:
         raise ValueError(f"{role}={one!r} has no {', '.join(missing)}: pass an object of a subclass of {protocol}")
 
 
-def _check_distance(task: Task) -> None:
-    """Raise ValueError unless a task's ``success_distance`` is a positive number."""
-    distance = task.success_distance
+def _check_task(task: Task) -> None:
+    """Raise ValueError unless a task's ``success_distance`` is a positive number, and its ``sampler`` can sample."""
+    distance, sampler = task.success_distance, task.sampler
     if not is_number(distance) or distance <= 0:
         raise ValueError(f"success_distance={distance!r} of {_kind(task)}: pass a positive number of metres")
-
-
-def _check_sampler(task: Task) -> None:
-    """Raise ValueError unless a task's ``sampler`` is an object that can sample."""
-    sampler = task.sampler
     if isinstance(sampler, type) or not callable(getattr(sampler, "sample", None)):
         raise ValueError(
             f"sampler={sampler!r} of {_kind(task)}: pass an object with a method sample, such as PointEpisodes() of "

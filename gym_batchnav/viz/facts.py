@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -79,15 +79,9 @@ def scene_in_words(facts: dict[str, Any], most_warnings: int | None = None) -> d
     notes = facts["warnings"][:most_warnings]
     words |= {f"note {number}": sentence for number, sentence in enumerate(notes, start=1)}
     if facts["categories"]:
-        words["categories"] = categories_in_words(facts["categories"])
+        counts = [f"{category} {count:,}" for category, count in facts["categories"].items()]
+        words["categories"] = listed(counts, _MAX_CATEGORIES)
     return words
-
-
-def categories_in_words(counts: Mapping[str, int]) -> str:
-    """Format the categories of objects with their numbers, the most frequent first, ten at most."""
-    shown = [f"{category} {count:,}" for category, count in list(counts.items())[:_MAX_CATEGORIES]]
-    more = len(counts) - len(shown)
-    return ", ".join(shown) + (f" and {more:,} more" if more else "")
 
 
 def cost_in_words(cost: dict[str, int]) -> str:
@@ -106,7 +100,7 @@ def size_in_words(size: Sequence[float] | np.ndarray) -> str:
     return " x ".join(f"{length:.2f}" for length in size) + " m (x, y up, z)"
 
 
-def listed(names: Sequence[str]) -> str:
-    """Join the first four names and the number of the others."""
-    more = len(names) - _MAX_LISTED
-    return ", ".join(names[:_MAX_LISTED]) + (f" and {more} more" if more > 0 else "")
+def listed(names: Sequence[str], most: int = _MAX_LISTED) -> str:
+    """Join the first names and the number of the others."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")

@@ -23,15 +23,15 @@ UNREACHABLE = (176, 178, 182)
 _MAX_SHIFT = 1e-2  # metres from the centre of a pixel to the navmesh
 
 
-def geodesic_field(navmesh: NavMesh, goal: np.ndarray, top_down: TopDownMap, height: float | None = None) -> np.ndarray:
+def geodesic_field(navmesh: NavMesh, goal: np.ndarray, top_down: TopDownMap) -> np.ndarray:
     """Compute the geodesic distance from the centre of every pixel of a map to a goal.
+
+    It is measured on the map's storey, or on the goal's where the map shows all storeys.
 
     Args:
         navmesh: The navmesh of the map's scene.
         goal: [3], metres; snapped first.
         top_down: The map, see ``navmesh_map`` and ``scene_map``.
-        height: A height on the storey to measure on, in metres. By default the map's storey, or the goal's where the
-            map shows all storeys.
 
     Returns:
         [H, W] float32: geodesic metres, inf where no path leads to the goal, NaN where the floor is not walkable.
@@ -41,7 +41,7 @@ def geodesic_field(navmesh: NavMesh, goal: np.ndarray, top_down: TopDownMap, hei
     """
     goal = np.asarray(goal, np.float64).reshape(3)
     tables = navmesh.tables(goal[None])
-    covering = _polygons(navmesh, top_down, *_storey(navmesh, top_down, float(goal[1]), height))
+    covering = _polygons(navmesh, top_down, *_storey(navmesh, top_down, float(goal[1])))
     row, column = np.nonzero(covering >= 0)
     points = np.zeros((len(row), 3), np.float32)
     middle = np.stack([column, row], axis=1) + 0.5
@@ -106,14 +106,10 @@ def farthest(field: np.ndarray) -> float:
     return max(float(found.max()), 1e-3) if len(found) else 1.0
 
 
-def _storey(
-    navmesh: NavMesh, top_down: TopDownMap, goal: float, height: float | None
-) -> tuple[float, tuple[float, float]]:
+def _storey(navmesh: NavMesh, top_down: TopDownMap, goal: float) -> tuple[float, tuple[float, float]]:
     """Return the height to which the chosen polygons should be closest, and the span in which they must lie, metres."""
-    if height is None and top_down.span == EVERYWHERE:
-        height = goal
-    if height is not None:
-        return height, storey_at(navmesh, height)[1]
+    if top_down.span == EVERYWHERE:
+        return goal, storey_at(navmesh, goal)[1]
     if inside(top_down.span, goal):
         return goal, top_down.span
     return next(floor for floor in storeys(navmesh) if inside(top_down.span, floor)), top_down.span

@@ -25,7 +25,7 @@ _FROM_EAST: tuple[Axis, Axis] = ((0.0, 0.0, -1.0), (0.0, -1.0, 0.0))
 Goals = np.ndarray | Sequence[np.ndarray]  # [M, 3], or M tours [n, 3]; metres
 _PALE = 0.35  # opacity of marks on another storey than the map's
 _LENS_DEG = 1.0  # field of view of maps: rays are nearly parallel, but depth is still precise enough to find edges
-_AROUND = 0.4  # metres around a scene
+_AROUND = 0.4  # metres around a scene or a navmesh
 _BEFORE = 0.3  # metres between a vertical cut and the path that is nearest to it
 _MIN_BAR = 40  # pixels; length of the scale bar
 
@@ -52,19 +52,16 @@ class TopDownMap:
         return inside(self.span, np.asarray(positions)[..., 1])
 
 
-def navmesh_map(
-    navmesh: NavMesh, size: int = 768, margin: float = 0.4, height: np.ndarray | float | None = None
-) -> TopDownMap:
+def navmesh_map(navmesh: NavMesh, size: int = 768, *, height: np.ndarray | float | None = None) -> TopDownMap:
     """Draw the polygons of a navmesh from above, one shade per island.
 
     Args:
         navmesh: The navmesh.
         size: Pixels along the longer side.
-        margin: Metres around it.
         height: A height on the storey to show, in metres, or heights [M], most of which lie on it; all storeys on top
             of each other if not given.
     """
-    canvas = _canvas(navmesh.vertices, size, margin)
+    canvas = _canvas(navmesh.vertices, size)
     span = EVERYWHERE if height is None else storey_at(navmesh, height)[1]
     shown = inside(span, polygon_heights(navmesh))
     image = Image.fromarray(canvas.picture)
@@ -99,7 +96,7 @@ def scene_map(
     """
     right, down = np.array(axes)
     back = np.cross(right, -down)  # towards the viewer
-    canvas = _canvas(scene.vertices, size, _AROUND, axes)
+    canvas = _canvas(scene.vertices, size, axes)
     height, width = canvas.picture.shape[:2]
     middle = np.array(canvas.origin) + np.array([width, height]) / 2 / canvas.pixels_per_metre
     # A narrow lens far away makes nearly parallel rays; its near plane cuts away what would hide the rest.
@@ -275,11 +272,11 @@ def _apart(places: np.ndarray, distance: float) -> np.ndarray:
     return centres
 
 
-def _canvas(vertices: np.ndarray, size: int, margin: float, axes: tuple[Axis, Axis] = FROM_ABOVE) -> TopDownMap:
-    """Return an empty map that contains all vertices [V, 3] and a margin in metres."""
+def _canvas(vertices: np.ndarray, size: int, axes: tuple[Axis, Axis] = FROM_ABOVE) -> TopDownMap:
+    """Return an empty map that contains all vertices [V, 3] and a margin."""
     placed = vertices @ np.array(axes).T
-    low = placed.min(axis=0) - margin
-    high = placed.max(axis=0) + margin
+    low = placed.min(axis=0) - _AROUND
+    high = placed.max(axis=0) + _AROUND
     extent = high - low
     scale = size / float(extent.max())
     width, height = (max(1, round(float(length) * scale)) for length in extent)

@@ -134,17 +134,11 @@ class Window:
                 continue
             wake.clear()
             with self._reported("draw the batch"), self._drawing.work():
-                self._draw_newest()
+                if self._newest:
+                    self.page.show(self._newest.popleft())
+                else:
+                    self.page.show_again()
             self._closed.wait(self._drawing.wait)
-
-    def _draw_newest(self) -> None:
-        """Draw the newest snapshot if it has not been drawn, else the last one again."""
-        try:
-            snapshot = self._newest.popleft()
-        except IndexError:
-            self.page.show_again()
-        else:
-            self.page.show(snapshot)
 
     @contextmanager
     def _reported(self, what: str) -> Iterator[None]:
