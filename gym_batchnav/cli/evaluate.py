@@ -58,8 +58,7 @@ def evaluate(
     num_envs: Annotated[int, typer.Option(help="Environments; the results do not depend on it.", min=1)] = 100,
     sample: Annotated[bool, typer.Option("--sample", help="Sample actions instead of taking the most likely.")] = False,
     protocol: Annotated[
-        str | None,
-        typer.Option(help="A paper's or challenge's protocol, such as pointnav-2021; not for policy files."),
+        str | None, typer.Option(help="A paper's or challenge's protocol, such as pointnav-2021; not for policy files.")
     ] = None,
     renderer: Annotated[str, typer.Option(help="auto, warp, opengl or embree.")] = "auto",
     out: Annotated[Path | None, typer.Option(help="Folder for figures and pictures; created if missing.")] = None,

@@ -26,11 +26,7 @@ _LINE = 0.55  # loss of brightness at an edge line
 
 
 def draw_for_people(
-    renderer: Renderer,
-    camera: Camera,
-    slots: np.ndarray,
-    views: np.ndarray,
-    sky: tuple[int, int, int] = SKY,
+    renderer: Renderer, camera: Camera, slots: np.ndarray, views: np.ndarray, sky: tuple[int, int, int] = SKY
 ) -> np.ndarray:
     """Draw views [N, 4, 4], world-to-camera, of scenes in slots [N] for people, as pictures [N, H, W, 3] uint8.
 

@@ -152,13 +152,7 @@ class Window:
                 warn_user(f"the live window could not {what}; it goes on, without further warnings\n{trace}")
 
 
-def serve(
-    env: VectorEnv,
-    *,
-    port: int | None = None,
-    share: float = SHARE,
-    size: int = 192,
-) -> Window:
+def serve(env: VectorEnv, *, port: int | None = None, share: float = SHARE, size: int = 192) -> Window:
     """Show a batch in the browser while a program steps it, from a notebook or a script.
 
     The window follows an agent that viewers pick: its scene, its view, its path, and the other agents in that scene. It
