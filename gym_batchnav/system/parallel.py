@@ -57,12 +57,8 @@ def _run(task: int, arguments: int, count: int, counter: int) -> None:
     Each thread takes the next few items whenever it has finished its last ones. Items may differ in cost, and other
     programs may slow a thread down, so threads that got equal numbers of items at once would wait for the slowest.
 
-    Args:
-        task: Address of the task.
-        arguments: Address of its arguments.
-        count: Number of items.
-        counter: Address of an int64, 0 at first: the next item. It is the caller's, because Numba frees an array as
-            soon as it does not see it used, and does not see uses of its address.
+    Task, arguments and counter are addresses. The counter is an int64, 0 at first: the next item. It is the caller's,
+    because Numba frees an array as soon as it does not see it used, and does not see uses of its address.
     """
     taken_at_once = max(1, count // _TURNS)
     # Numba gives each thread an equal share of these turns. Asking for the number of threads would prevent caching.

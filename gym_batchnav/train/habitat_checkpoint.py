@@ -175,11 +175,7 @@ def _unreadable(path: Path, error: Exception) -> ValueError:
 
 
 def _about(weights: dict[str, Tensor]) -> PolicyAbout:
-    """Return the description of the world in which Habitat's agents were trained.
-
-    Raises:
-        ValueError: The first convolution, which tells the images, is missing or not one for depth or RGB.
-    """
+    """Return the description of the world in which Habitat's agents were trained; the first convolution tells which."""
     stem = weights.get(STEM)
     if not isinstance(stem, Tensor) or stem.ndim != 4:
         raise ValueError(f"it has no weights {STEM!r} of a convolution")
@@ -205,11 +201,7 @@ def _about(weights: dict[str, Tensor]) -> PolicyAbout:
 
 
 def _renamed(weights: dict[str, Tensor], policy: Policy) -> dict[str, Tensor]:
-    """Return tensors by Habitat's names as copies in float32, by the names in a policy of the same network.
-
-    Raises:
-        ValueError: A tensor is missing, or has another shape or values that are not finite; or one is left over.
-    """
+    """Return tensors by Habitat's names as copies in float32, by the names in a policy of exactly the same network."""
     left = dict(weights)
     if not any(name.startswith(MOMENTS) for name in left):  # Habitat normalises depth nowhere, and RGB if asked to
         left |= dict(_no_moments(policy))

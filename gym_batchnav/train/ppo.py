@@ -194,9 +194,7 @@ class PPO:
     def _learn(self, rollout: Rollout, expert: float | None) -> dict[str, float]:
         """Learn from a rollout, mini-batch by mini-batch; return the means of the terms of the loss.
 
-        Args:
-            rollout: The rollout.
-            expert: The share of actions that the teacher took; None if it is not imitated.
+        ``expert`` is the share of actions that the teacher took; None if it is not imitated.
         """
         config = self.config
         ended = rollout.begun | rollout.waiting  # an agent's own episode may end before that of its world

@@ -54,11 +54,7 @@ class WindowServer:
 
 @contextmanager
 def _own_pages_only() -> Iterator[None]:
-    """Let viser, which has no option for it, serve websockets only to pages of this machine.
-
-    Raises:
-        RuntimeError: This version of viser serves websockets in another way.
-    """
+    """Let viser, which has no option for it, serve websockets to pages of this machine; RuntimeError if it cannot."""
     from websockets.asyncio import server
 
     serve = server.serve
