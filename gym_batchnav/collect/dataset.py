@@ -298,11 +298,7 @@ def to_json(info: DatasetInfo) -> dict[str, Any]:
 
 
 def from_json(values: Any, source: str) -> DatasetInfo:
-    """Return the info of which ``to_json`` returned the values, which may come from strangers; errors name the source.
-
-    Raises:
-        ValueError: The values are not an info, or its key is not theirs.
-    """
+    """Return the info that JSON values describe, ValueError, with the source, for others."""
     try:
         given = {one.name: values[one.name] for one in fields(DatasetInfo)}
         spaces = _spaces(given["observation_space"])

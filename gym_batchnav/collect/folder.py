@@ -162,11 +162,7 @@ def check_together(records: Sequence[ShardRecord]) -> None:
 
 
 def read_record(root: Path, info: DatasetInfo, name: str) -> ShardRecord:
-    """Return the record of a finished shard, which may come from strangers.
-
-    Raises:
-        ValueError: It is damaged, belongs to another dataset, or names files outside its folder.
-    """
+    """Return the record of a finished shard, which may come from strangers; ValueError if it does not fit."""
     path = root / SHARDS / name / RECORD
     values = read_json(path)
     try:

@@ -39,11 +39,7 @@ class Checked:
 
 
 def check_dataset(folder: str | Path) -> Checked:
-    """Read a dataset, which may come from strangers, and check every file of it.
-
-    Raises:
-        ValueError: A file is missing, unexpected or damaged; the message names it.
-    """
+    """Read every file of a dataset, which may come from strangers; ValueError, with its name, if one does not fit."""
     root = Path(folder)
     info, style, records = open_dataset(root)
     for record in records:

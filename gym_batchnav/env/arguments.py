@@ -57,11 +57,7 @@ def numbers_of(name: str, values: Any, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def seeds_of(seed: int | Sequence[int | None] | None, num_envs: int) -> list[int | None]:
-    """Return one seed per environment: ``seed + i``, or those of a sequence, in which None keeps the current seed.
-
-    Raises:
-        ValueError: ``seed`` is neither, has another length, or a seed is not from 0 to 2**64 - 1.
-    """
+    """Return a seed per environment, ``seed + i`` or those of a sequence, in which None keeps the current one."""
     seeds: list[int | None]
     if seed is None:
         seeds = [None] * num_envs
@@ -79,11 +75,7 @@ def seeds_of(seed: int | Sequence[int | None] | None, num_envs: int) -> list[int
 
 
 def episodes_of(name: str, episodes: Any, num_episodes: int, count: int | None = None) -> np.ndarray:
-    """Return a reset option with ``count`` numbers of episodes (None: any number of them) as int64.
-
-    Raises:
-        ValueError: It has another shape or dtype, or an episode does not exist.
-    """
+    """Return a reset option with ``count`` numbers of episodes as int64; ValueError for a wrong one."""
     episodes = np.asarray(episodes)
     if episodes.ndim != 1 or count not in (None, len(episodes)) or episodes.dtype.kind not in "iu":
         shape = "(E,)" if count is None else f"({count},)"

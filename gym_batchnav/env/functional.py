@@ -135,11 +135,7 @@ class BatchState:
 
 
 def check_fits(parts: Mapping[str, Mapping[str, np.ndarray]], navigations: Sequence[Navigation | None]) -> None:
-    """Check the values of a state that comes from outside, with the right shapes and dtypes, before kernels read them.
-
-    Raises:
-        ValueError: A row number is not within the scenes' arrays, or a pose or a counter is out of range.
-    """
+    """Raise ValueError if arrays of a state from outside have rows or values that kernels must not read."""
     agents = parts["agents"]
     episodes = parts["episodes"]
     slot = agents["slot"]

@@ -55,11 +55,7 @@ class Agent(Protocol):
 
 
 def env_keywords_of(agent: Agent) -> dict[str, Any]:
-    """Return the keywords of its environment that an agent has as ``env_keywords``, with the images its sensors read.
-
-    Raises:
-        ValueError: They are not a dict, or one is not a keyword of BatchNavEnv that agents may choose.
-    """
+    """Return the keywords that an agent needs, with the images its sensors read; ValueError for others."""
     given = getattr(agent, "env_keywords", {})
     known = {one.name for one in fields(EnvConfig)} - OF_RUNS
     if not isinstance(given, Mapping) or not known.issuperset(given):

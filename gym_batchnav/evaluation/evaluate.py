@@ -114,11 +114,7 @@ def run_episodes(
 
 
 def episode_numbers(env: BatchNavEnv, episodes_per_scene: int | None = None) -> np.ndarray:
-    """Return the numbers [E] int64 of all episodes, or of the first ones of each scene, ascending.
-
-    Raises:
-        ValueError: A scene has fewer than ``episodes_per_scene``, or that is not a positive number.
-    """
+    """Return the ascending numbers [E] int64 of all or the first episodes of each scene; ValueError if it has fewer."""
     if episodes_per_scene is not None:
         check_counts(episodes_per_scene=episodes_per_scene)
     numbers = []

@@ -39,11 +39,7 @@ def measures_for_causes(task: Task) -> tuple[Measure, ...]:
 
 
 def failure_causes(episodes: EvaluatedEpisodes) -> np.ndarray:
-    """Return the cause of each failed episode, [E] str from ``CAUSES``; an empty string for a success.
-
-    Raises:
-        ValueError: A measure is missing; ``measures_for_causes`` has those that an environment needs.
-    """
+    """Return causes [E] str from ``CAUSES``, empty for a success; ValueError without ``measures_for_causes``."""
     missing = {"success", *(measure.name for measure in _NEEDED)} - episodes.measures.keys()
     if missing:
         raise ValueError(

@@ -61,11 +61,7 @@ class PolicyTeacher:
         self._about = about
 
     def reset(self, env: BatchNavEnv) -> None:
-        """Begin to teach in an environment, in which all episodes begin.
-
-        Raises:
-            ValueError: The environment lacks a sensor of the policy, or its images have another size than the policy's.
-        """
+        """Begin to teach in an environment, in which all episodes begin; ValueError if the policy cannot see it."""
         space: Any = env.single_observation_space
         missing = set(self.policy.sensors) - set(space.spaces)
         if missing:

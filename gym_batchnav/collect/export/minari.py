@@ -116,11 +116,7 @@ def make_recorded(of: str, recorded: Mapping[str, Any], **keywords: Any) -> gymn
 
 
 def restored(value: Any, name: str) -> Any:
-    """Return a value of the keyword ``name`` as it was: an object where the value has a public class of this package.
-
-    Raises:
-        ValueError: It is an object of a class that is not public, or whose fields have wrong values.
-    """
+    """Return a value of a keyword as it was, objects of public classes of this package too; ValueError for others."""
     if isinstance(value, list):
         return tuple(restored(one, name) for one in value)
     if not isinstance(value, Mapping):
