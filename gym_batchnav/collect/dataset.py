@@ -298,7 +298,7 @@ def to_json(info: DatasetInfo) -> dict[str, Any]:
 
 
 def from_json(values: Any, source: str) -> DatasetInfo:
-    """Return the info that JSON values describe, ValueError, with the source, for others."""
+    """Return the info of JSON values, which may come from strangers; ValueError, with their source, for others."""
     try:
         given = {one.name: values[one.name] for one in fields(DatasetInfo)}
         spaces = _spaces(given["observation_space"])
