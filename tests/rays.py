@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from quads import rotations, views_at
@@ -39,13 +39,8 @@ def pixel_rays(camera: Camera, view: np.ndarray) -> tuple[np.ndarray, np.ndarray
     return -rotation.T @ view[:3, 3], local @ rotation
 
 
-def cast(
-    scene: Scene, camera: Camera, view: np.ndarray, keep: Callable[[np.ndarray], np.ndarray] | None = None
-) -> tuple[np.ndarray, np.ndarray]:
-    """The distance [H, W] and triangle [H, W] (-1: none) of the nearest hit, by trying every triangle.
-
-    ``keep`` says which hits count, given the product of ray and normal [rays, T].
-    """
+def cast(scene: Scene, camera: Camera, view: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The distance [H, W] and triangle [H, W] (-1: none) of the nearest hit, by trying every triangle."""
     eye, directions = pixel_rays(camera, view)
     rays = directions.reshape(-1, 3)
     a, b, c = scene.vertices[scene.triangles].astype(np.float64).transpose(1, 0, 2)
@@ -59,8 +54,6 @@ def cast(
             triple = rays @ np.cross(p - eye, q - eye).T
             inside &= triple * np.sign(along) >= 0
         t = np.where(inside & (t >= camera.near), t, np.inf)
-    if keep is not None:
-        t = np.where(keep(along), t, np.inf)
     nearest = t.argmin(axis=1)
     distance = t[np.arange(len(rays)), nearest]
     shape = (camera.height, camera.width)

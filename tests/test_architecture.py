@@ -206,7 +206,11 @@ HEAVY = {"numba", "moderngl", "trimesh", "embreex", "torch", "PIL", "scipy", "ma
 
 @pytest.mark.parametrize(
     ("modules", "heavy"),
-    [("gymnasium, gym_batchnav", {*HEAVY, "typer", "rich"}), ("gym_batchnav.cli", {*HEAVY, "viser", "ray"})],
+    [
+        ("gymnasium, gym_batchnav", {*HEAVY, "typer", "rich"}),
+        ("gym_batchnav.cli", {*HEAVY, "viser", "ray"}),
+        ("gym_batchnav.render", {"moderngl", "embreex", "torch"}),
+    ],
 )
 def test_importing_is_light_and_dir_lists_every_public_name(modules, heavy):
     """In a fresh process; benchmarks/start.py measures the time."""

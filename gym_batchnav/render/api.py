@@ -1,4 +1,4 @@
-"""The Renderer protocol, and the choice of a renderer.
+"""The base class of renderers, and the choice of a renderer.
 
 A renderer belongs to one library and mirrors its scenes; each caller draws into its own target. Views are arbitrary
 world-to-camera matrices, so a renderer does not know about agents.
@@ -11,9 +11,10 @@ import importlib.util
 import re
 import sys
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -24,7 +25,7 @@ from gym_batchnav.system.extras import install_command
 from gym_batchnav.system.process import Claim
 
 if TYPE_CHECKING:
-    from gym_batchnav.render.target import Target
+    from gym_batchnav.render.target import Drawing, Target
 
 RENDERERS = ("auto", "warp", "opengl", "embree")
 # Type and number of channels of each sensor's pixels.
@@ -51,28 +52,31 @@ def opengl_remedy() -> str:
     return "install a driver (Debian: apt-get install libegl1 libgl1-mesa-dri), or choose renderer='embree'"
 
 
-class Renderer(Protocol):
+class Renderer(ABC):
     """A renderer of one library's scenes.
 
-    Attributes:
+    Args:
         library: The scenes.
+        semantic_ids: What the sensor ``"semantic"`` of all its targets draws; the ids of objects by default.
         bodies: The shapes of moving bodies, one per slot; None for none.
-        semantic_ids: What the sensor ``"semantic"`` of all its targets draws.
+
+    Attributes:
+        name: ``"warp"``, ``"opengl"`` or ``"embree"``.
+        device: Name of the graphics device or processor that renders.
         claim: The claim of the thread that uses it.
     """
 
-    library: SceneLibrary
-    bodies: SceneLibrary | None
-    semantic_ids: SemanticIds
-    claim: Claim
+    name: str
+    device: str
 
-    @property
-    def name(self) -> str:
-        """``"warp"``, ``"opengl"`` or ``"embree"``."""
-
-    @property
-    def device(self) -> str:
-        """Name of the graphics device or processor that renders."""
+    def __init__(
+        self, library: SceneLibrary, semantic_ids: SemanticIds | None = None, bodies: SceneLibrary | None = None
+    ) -> None:
+        self.library = library
+        self.semantic_ids = semantic_ids or SemanticIds()
+        self.bodies = bodies
+        self.claim = Claim(f"this {type(self).__name__}")
+        self._closed = False
 
     def target(
         self,
@@ -97,12 +101,35 @@ class Renderer(Protocol):
                 sensor.
             RuntimeError: If the renderer is closed, or ``device="cuda"`` and Warp finds no NVIDIA device.
         """
+        from gym_batchnav.render.target import Target
+
+        self.check_open()
+        check_sensors(sensors)
+        for name, count in (("num_views", num_views), ("buffers", buffers)):
+            if count < 1:
+                raise ValueError(f"{name}={count}: pass at least 1")
+        if device != "cpu" and self.name != "warp":
+            raise ValueError(
+                f"device={device!r}: renderer={self.name!r} draws into main memory: pass device='cpu', or choose "
+                "renderer='warp'"
+            )
+        return Target(self, self.drawing(camera, sensors, num_views, device, buffers), num_views, buffers)
+
+    @abstractmethod
+    def drawing(self, camera: Camera, sensors: tuple[str, ...], num_views: int, device: str, buffers: int) -> Drawing:
+        """Return the renderer's part of a target, given the arguments of ``target``."""
 
     def check_open(self) -> None:
         """Raise RuntimeError if the renderer is closed."""
+        if self._closed:
+            raise RuntimeError(
+                f"this {type(self).__name__} is closed: make a new one with make_renderer; if environments share it, "
+                "close the environment that made it last"
+            )
 
+    @abstractmethod
     def close(self) -> None:
-        """Release every scene and target; idempotent."""
+        """Release every scene; targets of this renderer can no longer draw. Idempotent."""
 
 
 def make_renderer(
@@ -162,32 +189,16 @@ def find_renderer(name: str) -> RendererChoice:
     if name not in RENDERERS:
         raise ValueError(f"renderer={name!r}: choose one of {', '.join(map(repr, RENDERERS))}")
     warp_on_gpu = has_warp_gpu() if name in ("auto", "warp") else None
-    if name == "warp" or (name == "auto" and warp_on_gpu):
-        return choose_warp(name, warp_on_gpu)
-    opengl_device = _opengl_device() if name != "embree" else None
-    return choose_renderer(name, opengl_device, is_embree_installed(), NVIDIA_DRIVER_FILE.exists())
-
-
-def choose_warp(name: str, on_gpu: bool | None) -> RendererChoice:
-    """Return the choice of Warp.
-
-    Args:
-        name: ``"auto"`` or ``"warp"``.
-        on_gpu: Whether Warp finds an NVIDIA device; None if it is not installed.
-
-    Raises:
-        RuntimeError: If Warp is not installed.
-    """
-    if on_gpu is None:
-        raise RuntimeError(f"renderer='warp' needs the package warp-lang: {INSTALL_WARP}")
-    if on_gpu:
+    if warp_on_gpu:
         reason = "Warp traces rays on an NVIDIA device" if name == "auto" else "renderer='warp' was requested"
         return RendererChoice("warp", reason, on_gpu=True)
-    return RendererChoice(
-        "warp",
-        "renderer='warp' found no NVIDIA device and draws slowly, on one thread of the processor: use renderer='auto'",
-        warns=True,
-    )
+    if name == "warp" and warp_on_gpu is None:
+        raise RuntimeError(f"renderer='warp' needs the package warp-lang: {INSTALL_WARP}")
+    if name == "warp":
+        reason = "renderer='warp' found no NVIDIA device and draws slowly, on one thread of the processor"
+        return RendererChoice("warp", f"{reason}: use renderer='auto'", warns=True)
+    opengl_device = _opengl_device() if name != "embree" else None
+    return choose_renderer(name, opengl_device, is_embree_installed(), NVIDIA_DRIVER_FILE.exists())
 
 
 def choose_renderer(name: str, opengl_device: str | None, has_embree: bool, has_nvidia: bool = False) -> RendererChoice:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from gym_batchnav.render.textures import TexturePool, build_texture_pool, material_factors, texture_coordinates
+from gym_batchnav.render.textures import TexturePool, build_texture_pool, texture_coordinates
 from gym_batchnav.scene.scene import MASK, NEAREST, Scene
 from gym_batchnav.system.jit import ENTRY, SMALL
 
@@ -80,15 +80,10 @@ class Surface:
 
 @dataclass(frozen=True, slots=True)
 class SurfacePreparer:
-    """A callable that makes the surfaces of scenes, for the scene library.
+    """A callable that makes the surfaces of scenes, for the scene library."""
 
-    Attributes:
-        size: Texels per side of the textures.
-        masked_only: Whether only scenes with masked materials need a surface.
-    """
-
-    size: int
-    masked_only: bool
+    size: int  # texels per side of the textures
+    masked_only: bool  # whether only scenes with masked materials need a surface
 
     def __call__(self, scene: Scene) -> Surface | None:
         """Return the surface of a scene, or None if no kernel reads it."""
@@ -128,15 +123,7 @@ def _aligned(count: int, record: np.dtype) -> np.ndarray:
 
 
 def check_rows(scene: Scene, field: str, rows: np.ndarray, least: int, count: int) -> None:
-    """Raise ValueError for references to rows that do not exist, since kernels would read beyond their arrays.
-
-    Args:
-        scene: The scene, for the error.
-        field: Name of the scene's field.
-        rows: Integers, the values of the field.
-        least: The smallest value allowed.
-        count: One more than the largest value allowed.
-    """
+    """Raise ValueError unless the rows that a scene's field refers to lie in [least, count), as kernels rely on."""
     if rows.size and (rows.min() < least or rows.max() >= count):
         raise ValueError(
             f"scene {scene.name!r}: {field} has values from {rows.min()} to {rows.max()}, but there are {count} rows"
@@ -155,11 +142,7 @@ def check_triangles(scene: Scene) -> None:
 def _map_textures(vertices: np.ndarray, triangles: np.ndarray, uvs: np.ndarray, rows: np.ndarray) -> None:
     """Write the texture mapping of every triangle: uv, its changes along two edges, and its gradients per metre.
 
-    Args:
-        vertices: [V, 3] float32, metres.
-        triangles: [T, 3] int32.
-        uvs: [V, 2] float, finite.
-        rows: [T, TRIANGLE_WORDS] float32, the words of TRIANGLE_RECORD before the colours are written.
+    Of ``rows`` [T, TRIANGLE_WORDS] float32 the words of TRIANGLE_RECORD before the colours are written.
     """
     for t in range(len(triangles)):
         i = triangles[t, 0]
@@ -210,7 +193,7 @@ def material_records(scene: Scene) -> np.ndarray:
     if not len(materials):
         return np.array([(1, 0, -1, 0, 0)], MATERIAL_RECORD)
     records = np.zeros(len(materials), MATERIAL_RECORD)
-    records["factor"] = material_factors(materials)
+    records["factor"] = np.clip(np.nan_to_num(materials.base_color), 0, 1)  # files may hold any value
     records["cutoff"] = np.where(materials.alpha_mode == MASK, materials.alpha_cutoff, 0)
     records["texture"] = materials.texture
     nearest = np.where(materials.filter == NEAREST, NEAREST_BIT, 0)

@@ -6,14 +6,13 @@ No kernel imports this module, so that kernels do not depend on the library.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.library.loader import Preparer
-from gym_batchnav.render.api import Renderer, check_sensors
+from gym_batchnav.render.api import Renderer
 from gym_batchnav.render.bodies import BodyViews
 
 
@@ -144,38 +143,10 @@ def most_in_flight(buffers: int) -> int:
     return min(2, buffers)
 
 
-def check_main_memory(device: str, renderer: str) -> None:
-    """Raise ValueError unless pictures are asked for in main memory, from a renderer that draws nowhere else."""
-    if device != "cpu":
-        raise ValueError(
-            f"device={device!r}: {renderer} draws into main memory: pass device='cpu', or choose renderer='warp'"
-        )
-
-
-def closed_error(renderer: object) -> RuntimeError:
-    """Return the error to raise if a renderer is used after it was closed."""
-    return RuntimeError(
-        f"this {type(renderer).__name__} is closed: make a new one with make_renderer; if environments share it, close "
-        "the environment that made it last"
-    )
-
-
-def check_target(sensors: Sequence[str], num_views: int, buffers: int) -> None:
-    """Raise ValueError unless ``check_sensors`` accepts the sensors and both counts are at least 1."""
-    check_sensors(sensors)
-    for name, count in (("num_views", num_views), ("buffers", buffers)):
-        if count < 1:
-            raise ValueError(f"{name}={count}: pass at least 1")
-
-
 def check_slots(slots: np.ndarray, views: np.ndarray, num_slots: int, num_views: int) -> None:
     """Raise ValueError unless shapes, types and slots are valid, so that no kernel reads outside its arrays.
 
-    Args:
-        slots: [n] of an integer type, each from 0 to ``num_slots`` - 1.
-        views: [n, 4, 4] of a floating type.
-        num_slots: Number of slots in the library.
-        num_views: Limit of the number of views, n.
+    Slots are integers [n] of which each is below ``num_slots``; views are floats [n, 4, 4], at most ``num_views``.
     """
     slots = np.asarray(slots)
     views = np.asarray(views)

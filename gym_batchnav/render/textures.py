@@ -13,7 +13,7 @@ from numba import njit
 
 from gym_batchnav.geometry import Camera
 from gym_batchnav.scene.color import linear_to_srgb, srgb_to_linear
-from gym_batchnav.scene.scene import Materials, Scene
+from gym_batchnav.scene.scene import Scene
 from gym_batchnav.system.jit import ENTRY
 
 _ENCODE_STEPS = 8191  # enough that decoding and encoding restores each of the 256 values
@@ -43,11 +43,6 @@ class TexturePool:
 def texture_coordinates(uvs: np.ndarray) -> np.ndarray:
     """Return a scene's texture coordinates [V, 2], bounded since files may hold any value and kernels make integers."""
     return np.clip(np.nan_to_num(uvs), -1e6, 1e6)
-
-
-def material_factors(materials: Materials) -> np.ndarray:
-    """Return the base colours [M, 4] of materials, linear RGBA, clipped to [0, 1] since files may hold any value."""
-    return np.clip(np.nan_to_num(materials.base_color), 0, 1)
 
 
 def level_starts(size: int) -> np.ndarray:

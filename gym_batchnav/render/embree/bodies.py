@@ -34,14 +34,6 @@ def pixels_of_body(
 
     It is empty if the body is behind the camera, and the whole picture if the camera is not a pinhole or may be inside
     the sphere.
-
-    Args:
-        view: [4, 4] float32, world-to-camera.
-        pose: [4, 4] float32, body to world.
-        sphere: [4] float32.
-        optics: The camera.
-        is_pinhole: Whether it has an image plane.
-        pixels: [4] int64, written.
     """
     world = np.empty(3, np.float32)
     local = np.empty(3, np.float32)
@@ -82,13 +74,7 @@ def center_of_body(pose: np.ndarray, sphere: np.ndarray, out: np.ndarray) -> Non
 
 @njit(**INNER)
 def may_hit(floats: np.ndarray, center: np.ndarray, radius: np.float32) -> bool:
-    """Return whether a ray of a packet, up to its hit, passes through a sphere.
-
-    Args:
-        floats: The packet as float32.
-        center: [3] float32, metres, in the frame of the rays.
-        radius: Metres.
-    """
+    """Return whether a ray of a packet, up to its hit, passes through a sphere; all in one frame, in metres."""
     meets = False
     for lane in range(16):
         x = center[0] - floats[ORIGIN + lane]
@@ -119,13 +105,8 @@ def take_hits(
 ) -> None:
     """Replace the hits of a packet by those of the same rays on a body, all of which are nearer.
 
-    Args:
-        packet: The packet as int32: hits, distances, normals and colours are replaced.
-        floats: The packet as float32.
-        body_ids: [16] int32, written: the body's object id plus 1.
-        of_body: The packet in the body's frame as int32.
-        pose: [4, 4] float32, body to world.
-        object_id: The body's.
+    Hits, distances, normals and colours are replaced by those of ``of_body``, the packet in the body's frame, and
+    ``body_ids`` [16] int32 become the body's object id plus 1.
     """
     found = of_body.view(np.float32)
     for lane in range(16):

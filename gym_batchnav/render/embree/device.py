@@ -238,13 +238,7 @@ def shared_embree() -> Embree:
 
 @dataclass(frozen=True, slots=True)
 class TreePreparer:
-    """A callable that builds the ray trees of scenes, for the scene library.
-
-    Attributes:
-        embree: The device.
-        cull: Whether rays pass through single-sided triangles from behind.
-        semantic_ids: What the sensor ``"semantic"`` draws.
-    """
+    """A callable that builds the ray trees of scenes, for the scene library; see ``Embree.build_tree``."""
 
     embree: Embree
     cull: bool

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numba import carray, cfunc, njit, types
 
+from gym_batchnav.render import records
 from gym_batchnav.render.embree.packet import (
     AXES,
     CONTEXT,
@@ -21,26 +22,7 @@ from gym_batchnav.render.embree.packet import (
     pointer,
 )
 from gym_batchnav.render.embree.shade import level_start, neighbours
-from gym_batchnav.render.records import (
-    COLOR,
-    CUTOFF,
-    FACTOR,
-    GRADIENT_U,
-    GRADIENT_V,
-    MATERIAL,
-    MATERIAL_WORDS,
-    TEXTURE,
-    TRIANGLE_WORDS,
-    U0,
-    U1,
-    U2,
-    V0,
-    V1,
-    V2,
-    WHITE,
-    WRAP_U,
-    WRAP_V,
-)
+from gym_batchnav.render.records import COLOR, GRADIENT_U, GRADIENT_V, MATERIAL_WORDS, TRIANGLE_WORDS
 from gym_batchnav.system.jit import INNER, SMALL
 
 
@@ -89,33 +71,26 @@ def _is_seen(
 ) -> bool:
     """Return whether the alpha at the point where a ray hits a triangle reaches the cutoff of the material.
 
-    Args:
-        surfaces: The surfaces of the slot.
-        axes: [2, 3] float32, change of the ray to the next pixel on the right and above.
-        triangle: Row of the triangle.
-        direction: Direction of the ray.
-        distance: Distance along the ray, in lengths of its direction; 1 if rays are parallel.
-        normal: Normal of the triangle.
-        u: Weight of the triangle's second corner.
-        v: Weight of the triangle's third corner.
+    ``axes`` [2, 3] are the changes of the ray to the next pixel on the right and above; ``distance`` is in lengths of
+    its direction, 1 if rays are parallel; ``u`` and ``v`` are the weights of the triangle's second and third corner.
     """
     words = carray(pointer(surfaces.triangles + 4 * TRIANGLE_WORDS * triangle), (TRIANGLE_WORDS,), np.int32)
     record = words.view(np.float32)
-    row = words[MATERIAL]
+    row = words[records.MATERIAL]
     material = carray(pointer(surfaces.materials + 4 * MATERIAL_WORDS * row), (MATERIAL_WORDS,), np.int32)
     factors = material.view(np.float32)
     color_0 = words[COLOR]
     color_1 = words[COLOR + 1]
     color_2 = words[COLOR + 2]
-    alpha = factors[FACTOR + 3]
-    if (color_0 & color_1 & color_2) != WHITE:
+    alpha = factors[records.FACTOR + 3]
+    if (color_0 & color_1 & color_2) != records.WHITE:
         alpha *= _mix_alpha(words, u, v)
-    if material[TEXTURE] >= 0:
+    if material[records.TEXTURE] >= 0:
         square = _footprint(record, axes, normal, direction, distance)
-        at_u = record[U0] + u * record[U1] + v * record[U2]
-        at_v = record[V0] + u * record[V1] + v * record[V2]
+        at_u = record[records.U0] + u * record[records.U1] + v * record[records.U2]
+        at_v = record[records.V0] + u * record[records.V1] + v * record[records.V2]
         alpha *= _trilinear_alpha(surfaces, material, square, at_u, at_v)
-    return alpha >= factors[CUTOFF]
+    return alpha >= factors[records.CUTOFF]
 
 
 @njit(**INNER)
@@ -177,9 +152,9 @@ def _bilinear_alpha(surfaces: Surfaces, material: np.ndarray, level: int, u: np.
     side = 1 << (surfaces.last_level - level)
     texels = carray(pointer(surfaces.texels), (num_textures << (2 * surfaces.last_level + 1),), np.int32)
     starts = carray(pointer(surfaces.level_starts), (level + 1,), np.int64)
-    start = level_start(starts, num_textures, level, side, material[TEXTURE])
-    x0, x1, across = neighbours(u, np.int32(side), material[WRAP_U], level == 0)
-    y0, y1, down = neighbours(v, np.int32(side), material[WRAP_V], level == 0)
+    start = level_start(starts, num_textures, level, side, material[records.TEXTURE])
+    x0, x1, across = neighbours(u, np.int32(side), material[records.WRAP_U], level == 0)
+    y0, y1, down = neighbours(v, np.int32(side), material[records.WRAP_V], level == 0)
     one = np.float32(1.0)
     total = (one - across) * (one - down) * _alpha(texels[start + side * y0 + x0])
     total += across * (one - down) * _alpha(texels[start + side * y0 + x1])

@@ -1,8 +1,8 @@
 """Packets of 4x4 rays in Embree's layout, and the kernels that aim and trace them.
 
 A packet is one array of 4-byte words in rows of sixteen, one word per ray: Embree's RTCRayHit16 (rtcore_ray.h), the
-flags of active rays, the arguments of the call, and scratch space for shading. Kernels take two views of it, as int32
-and as float32.
+flags of active rays, the arguments of the call, and scratch space for shading. Kernels take two views of it: ``packet``
+is of int32 and ``floats`` of float32. ``packets`` and ``floats`` [P, words] are those of several.
 """
 
 from __future__ import annotations
@@ -283,13 +283,7 @@ def start_view(packet: np.ndarray, floats: np.ndarray, view: np.ndarray, near: n
 
 @njit(**SMALL)
 def filter_hits(packet: np.ndarray, hit_filter: int, surfaces: Surfaces) -> None:
-    """Make Embree call ``hit_filter`` for every hit on a surface that rays may pass through.
-
-    Args:
-        packet: The packet as int32.
-        hit_filter: Address of the filter function.
-        surfaces: The surfaces that the filter reads.
-    """
+    """Make Embree call the function at address ``hit_filter`` for every hit on a surface that rays may pass through."""
     wide = packet.view(np.int64)
     wide[ARGUMENTS // 2 + 1] = packet.ctypes.data + 4 * CONTEXT
     wide[ARGUMENTS // 2 + 2] = hit_filter
@@ -300,26 +294,11 @@ def filter_hits(packet: np.ndarray, hit_filter: int, surfaces: Surfaces) -> None
 
 
 @njit(**INNER)
-def aim(
-    packet: np.ndarray,
-    floats: np.ndarray,
-    view: np.ndarray,
-    x: int,
-    y: int,
-    optics: Optics,
-) -> None:
-    """Aim the rays through the centres of 4x4 pixels from (x, y).
+def aim(packet: np.ndarray, floats: np.ndarray, view: np.ndarray, x: int, y: int, optics: Optics) -> None:
+    """Aim the rays of a view [4, 4] through the centres of the 4x4 pixels from column ``x`` and row ``y``.
 
     Directions have length one along the view axis, so that the distance along the ray is planar depth. Rays beyond the
     picture's edge are traced but not read.
-
-    Args:
-        packet: The packet as int32.
-        floats: The packet as float32.
-        view: [4, 4] float32, world-to-camera.
-        x: Column of the first pixel.
-        y: Row of the first pixel.
-        optics: The camera.
     """
     half = np.float32(0.5)
     rx = view[0, 0]
@@ -343,13 +322,7 @@ def aim(
 
 @njit(**SMALL)
 def read_materials(packet: np.ndarray, triangles: int, materials: int) -> None:
-    """Read the materials and corner colours of the triangles hit.
-
-    Args:
-        packet: The packet as int32.
-        triangles: Address of the triangles' records.
-        materials: Address of the materials' records.
-    """
+    """Read the materials and corner colours of the triangles hit, given the addresses of both kinds of records."""
     address = packet.ctypes.data
     _read_appearance(address, triangles, address + 4 * TRIANGLE)
     _read_material(address, materials, address + 4 * _MATERIAL)
@@ -373,14 +346,9 @@ def _copy_lanes(to: int, source: int, width: int) -> None:
 
 @njit(**INNER)
 def intersect(function: int, width: int, tree: int, packet: np.ndarray, scratch: np.ndarray) -> None:
-    """Trace the sixteen rays of a packet, ``width`` at a time.
+    """Trace the rays of a packet, ``width`` (16, 8 or 4) at a time, by the rtcIntersect function at an address.
 
-    Args:
-        function: Address of rtcIntersect16, rtcIntersect8 or rtcIntersect4.
-        width: Number of rays that the function takes, 16, 8 or 4.
-        tree: Address of the RTCScene.
-        packet: The packet as int32.
-        scratch: Another packet, for functions that take fewer than 16 rays.
+    ``tree`` is the address of the RTCScene, and ``scratch`` another packet, for functions that take fewer than 16 rays.
     """
     address = packet.ctypes.data
     active = address + 4 * ACTIVE

@@ -50,24 +50,14 @@ LOG2_ERROR = 4e-5  # of the logarithm in find_levels
 
 @njit(**SMALL)
 def fetch_records(packet: np.ndarray, triangles: int) -> None:
-    """Ask the processor to load the records of the triangles hit, which are read later.
-
-    Args:
-        packet: The packet as int32.
-        triangles: Address of the records.
-    """
+    """Ask the processor to load the records, at an address, of the triangles hit; they are read later."""
     for lane in range(16):
         prefetch(triangles + 4 * records.TRIANGLE_WORDS * to_int64(unsigned(packet[TRIANGLE + lane])))
 
 
 @njit(**SMALL)
 def fetch_texels(packet: np.ndarray, texels: int) -> None:
-    """Ask the processor to load the texels that are read later.
-
-    Args:
-        packet: The packet as int32, with the texels' indices.
-        texels: Address of the texture pool.
-    """
+    """Ask the processor to load the texels that are read later from the texture pool at an address."""
     for k in range(4):
         for lane in range(16):
             prefetch(texels + 4 * to_int64(unsigned(packet[TEXELS + 32 * k + lane])))
@@ -168,10 +158,7 @@ def find_footprints(floats: np.ndarray) -> None:
 def find_levels(packet: np.ndarray, floats: np.ndarray, size: int) -> None:
     """Write the mip levels at which the footprints' longer axes are one texel: whole part and fraction.
 
-    Args:
-        packet: The packet as int32.
-        floats: The packet as float32.
-        size: Texels per side of level 0.
+    Level 0 has ``size`` texels per side.
     """
     top = int(np.log2(np.float32(size)) + np.float32(0.5))
     # An IEEE 754 float32 2^e (1 + f), 0 <= f < 1, has the word (127 + e + f) 2^23. log2(1 + f) is approximated by
@@ -200,14 +187,8 @@ def find_levels(packet: np.ndarray, floats: np.ndarray, size: int) -> None:
 def find_texels(packet: np.ndarray, floats: np.ndarray, size: int, num_textures: int, modes: np.ndarray | None) -> None:
     """Write the indices of the 2x2 texels around the texture coordinates on two mip levels, and the positions between.
 
-    Surfaces without a texture get indices of the first texture.
-
-    Args:
-        packet: The packet as int32.
-        floats: The packet as float32.
-        size: Texels per side of level 0.
-        num_textures: Number of textures in the pool.
-        modes: The packet once more, or None if all textures repeat and are interpolated.
+    Surfaces without a texture get indices of the first texture. ``modes`` is the packet once more, or None if all
+    textures repeat and are interpolated.
     """
     one = np.int32(1)
     whole = np.int32(size)
@@ -250,11 +231,7 @@ def level_start(level_starts: np.ndarray, num_textures: int, level: int, side: i
 def neighbours(at: np.float32, side: np.int32, mode: np.int32, finest: bool) -> tuple[np.int32, np.int32, np.float32]:
     """Return the two texels along an axis around a texture coordinate, and its position between them from 0 to 1.
 
-    Args:
-        at: The coordinate.
-        side: Texels per side, a power of two.
-        mode: The way of wrapping, plus NEAREST_BIT.
-        finest: Whether this is level 0, where NEAREST_BIT makes the position 0 or 1.
+    ``mode`` is the way of wrapping, plus NEAREST_BIT, which on the finest level makes the position 0 or 1.
     """
     x = at * np.float32(side) - np.float32(0.5)
     before = np.floor(x)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import carray, njit
 
+from gym_batchnav.render.embree import shade
 from gym_batchnav.render.embree.bodies import (
     Bodies,
     any_hit,
@@ -43,20 +44,6 @@ from gym_batchnav.render.embree.packet import (
     read_mappings,
     read_materials,
     start_view,
-)
-from gym_batchnav.render.embree.shade import (
-    all_repeat,
-    any_textured,
-    blend_texels,
-    fetch_records,
-    fetch_texels,
-    find_footprints,
-    find_levels,
-    find_light,
-    find_texels,
-    finish_colors,
-    read_texels,
-    unsigned,
 )
 from gym_batchnav.render.optics import AHEAD, END, ORIGIN_RIGHT, ORIGIN_UP, RIGHT, UP, Optics, RayTable
 from gym_batchnav.system.jit import ENTRY, INNER, to_int64
@@ -135,17 +122,10 @@ def draw(
     bands: int,
     out: Output,
 ) -> None:
-    """Draw any of the sensors.
+    """Draw any of the sensors, in so many bands per view that a few views can keep all threads busy.
 
-    Args:
-        tracer: Embree's functions.
-        views: The views.
-        bodies: Moving bodies, or None.
-        rays: The rays; None for a pinhole and the three sensors of ``out``.
-        optics: The camera; its image plane is read without ``rays``.
-        shading: Inputs of shading; None if neither colours are drawn nor triangles masked.
-        bands: Number of bands per view, so that a few views can keep all threads busy.
-        out: The pictures, written.
+    There are no ``rays`` for a pinhole and the three sensors of ``out``: they follow from ``optics``. There is no
+    ``shading`` if neither colours are drawn nor triangles masked.
     """
     for_each(_draw_band, len(views.order) * bands, (bands, tracer, views, bodies, rays, optics, shading, out))
 
@@ -193,7 +173,7 @@ def _draw_band(
                 intersect(tracer.function, tracer.num_rays, slot.tree, packets[k], scratch)
                 if shading is not None:
                     if rgb.size:
-                        fetch_records(packets[k], slot.triangles)
+                        shade.fetch_records(packets[k], slot.triangles)
             if shading is not None:
                 if rgb.size:
                     shade_hits(packets[:count], floats[:count], views.lights[n], shading, slot)
@@ -234,13 +214,13 @@ def _draw_band(
                     if semantic.size:
                         own = body_ids[k, lane]
                         semantic[i, j] = (
-                            own - 1 if own != 0 else objects[unsigned(packet[TRIANGLE + lane])] if hit else 0
+                            own - 1 if own != 0 else objects[shade.unsigned(packet[TRIANGLE + lane])] if hit else 0
                         )
                     if shading is not None:
                         if rgb.size:
-                            rgb[i, j, 0] = shading.encode[unsigned(packet[SHOWN_RGB + lane])] if hit else 0
-                            rgb[i, j, 1] = shading.encode[unsigned(packet[SHOWN_RGB + 16 + lane])] if hit else 0
-                            rgb[i, j, 2] = shading.encode[unsigned(packet[SHOWN_RGB + 32 + lane])] if hit else 0
+                            rgb[i, j, 0] = shading.encode[shade.unsigned(packet[SHOWN_RGB + lane])] if hit else 0
+                            rgb[i, j, 1] = shading.encode[shade.unsigned(packet[SHOWN_RGB + 16 + lane])] if hit else 0
+                            rgb[i, j, 2] = shading.encode[shade.unsigned(packet[SHOWN_RGB + 32 + lane])] if hit else 0
 
 
 @njit(**INNER)
@@ -287,18 +267,7 @@ def _aim(
     x: int,
     y: int,
 ) -> None:
-    """Aim the rays of the 4x4 pixels from column ``x`` and row ``y``, see ``packet.aim``.
-
-    Args:
-        packet: The packet as int32.
-        floats: The packet as float32.
-        view: [4, 4] float32, world-to-camera.
-        eye: [3] float32, the camera's position.
-        rays: The rays, or None for a pinhole.
-        optics: The camera.
-        x: Column of the first pixel.
-        y: Row of the first pixel.
-    """
+    """Aim the rays of the 4x4 pixels from column ``x`` and row ``y`` of a camera at ``eye`` [3], see ``packet.aim``."""
     if rays is None:
         aim(packet, floats, view, x, y, optics)
     else:
@@ -337,22 +306,8 @@ def _add_bodies(
 ) -> None:
     """Trace rays that have been traced through the scene through the bodies of view ``n``; keep the nearer hits.
 
-    Args:
-        packets: [P, words], the packets as int32: distances, hits, normals and colours are replaced.
-        floats: [P, words], the packets as float32.
-        body_ids: [GROUP, 16] int32, written: the bodies' object ids plus 1, 0 for the scene.
-        scratch: Scratch packet.
-        boxes: [B, 4] int64, pixels of the bodies, see ``pixels_of_body``.
-        x: Column of the first pixel of the first packet.
-        y: Row of the first pixel.
-        n: The view.
-        colored: Whether colours are drawn.
-        tracer: Embree's functions.
-        views: The views.
-        bodies: The bodies.
-        rays: The rays, or None for a pinhole.
-        optics: The camera.
-        shading: Inputs of shading, or None.
+    The packets show the pixels from column ``x`` and row ``y`` on. ``body_ids`` [GROUP, 16] int32 is written: the
+    bodies' object ids plus 1, 0 for the scene. ``boxes`` [B, 4] int64 are the bodies' pixels, see ``pixels_of_body``.
     """
     body_ids[:] = 0
     view = np.empty((4, 4), np.float32)
@@ -388,7 +343,7 @@ def _add_bodies(
                 continue
             if shading is not None:
                 if colored:
-                    fetch_records(packet, slot.triangles)
+                    shade.fetch_records(packet, slot.triangles)
                     shade_hits(own, own.view(np.float32), light, shading, slot)
             take_hits(packets[k], floats[k], body_ids[k], packet, pose, bodies.object_id[row])
 
@@ -428,32 +383,26 @@ def shade_hits(packets: np.ndarray, floats: np.ndarray, light: np.ndarray, shadi
     """Write the colours of the surfaces that the rays of some packets have hit.
 
     Each stage runs over all packets, so that the processor can load the data of one packet while it computes another.
-
-    Args:
-        packets: [P, words], the packets as int32.
-        floats: [P, words], the packets as float32.
-        light: [3] float32, towards the light.
-        shading: Inputs of shading.
-        slot: SLOT, the scene.
+    ``light`` [3] points towards the light, and ``slot`` is the SLOT of the scene.
     """
     texels = carray(pointer(slot.texels), (slot.num_textures * shading.size * shading.size * 2,), np.int32)
     textured = False
     for k in range(len(packets)):
-        find_light(floats[k], light, shading.brightness)
+        shade.find_light(floats[k], light, shading.brightness)
         read_materials(packets[k], slot.triangles, slot.materials)
-        textured |= any_textured(packets[k])
+        textured |= shade.any_textured(packets[k])
     if textured:
         for k in range(len(packets)):
             read_mappings(packets[k], slot.triangles)
-            find_footprints(floats[k])
-            find_levels(packets[k], floats[k], shading.size)
-            if all_repeat(packets[k]):
-                find_texels(packets[k], floats[k], shading.size, slot.num_textures, None)
+            shade.find_footprints(floats[k])
+            shade.find_levels(packets[k], floats[k], shading.size)
+            if shade.all_repeat(packets[k]):
+                shade.find_texels(packets[k], floats[k], shading.size, slot.num_textures, None)
             else:
-                find_texels(packets[k], floats[k], shading.size, slot.num_textures, packets[k])
-            fetch_texels(packets[k], slot.texels)
+                shade.find_texels(packets[k], floats[k], shading.size, slot.num_textures, packets[k])
+            shade.fetch_texels(packets[k], slot.texels)
         for k in range(len(packets)):
-            read_texels(packets[k], texels)
-            blend_texels(packets[k], floats[k])
+            shade.read_texels(packets[k], texels)
+            shade.blend_texels(packets[k], floats[k])
     for k in range(len(packets)):
-        finish_colors(packets[k], floats[k], np.float32(len(shading.encode) - 1))
+        shade.finish_colors(packets[k], floats[k], np.float32(len(shading.encode) - 1))

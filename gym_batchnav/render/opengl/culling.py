@@ -36,37 +36,8 @@ _CHUNK_RECORD = np.dtype(
 )
 
 
-def frustum_planes(camera: Camera, views: np.ndarray, far: float) -> np.ndarray:
-    """Return the planes of each view's frustum in world space.
-
-    Args:
-        camera: The camera.
-        views: [N, 4, 4] float32, world-to-camera.
-        far: Distance of the far plane, metres.
-
-    Returns:
-        [N, 6, 4] float32; a point p is inside if ``plane[:3] @ p + plane[3] >= 0`` for all six.
-    """
-    across = camera.tan_half_width
-    up = camera.tan_half_height
-    planes = np.array(
-        [
-            [1, 0, -across, 0],
-            [-1, 0, -across, 0],
-            [0, 1, -up, 0],
-            [0, -1, -up, 0],
-            [0, 0, -1, -camera.near],
-            [0, 0, 1, far],
-        ]
-    )
-    return np.ascontiguousarray(np.matmul(planes, views.astype(np.float64)), np.float32)
-
-
 class GrowingBuffer:
-    """A buffer that is rewritten for every draw and grows on demand.
-
-    Args:
-        context: Entered, as for every method.
+    """A buffer that is rewritten for every draw and grows on demand; the context is always entered.
 
     Attributes:
         buffer: The buffer.
@@ -113,35 +84,22 @@ def passes(scenes: SceneMirror, slots: np.ndarray) -> list[tuple[int, int]]:
 class Culler:
     """The commands and instances of a pass over consecutive views.
 
-    Every chunk of the slots from the first to the last of a pass is drawn, invisible ones without instances.
-
-    Args:
-        context: Entered, as for every method.
-
-    Attributes:
-        commands: DRAW_COMMAND.
-        instances: INSTANCE_RECORD.
+    Every chunk of the slots from the first to the last of a pass is drawn, invisible ones without instances. The
+    context is always entered.
     """
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self.commands, self.instances, self._planes, self._chunks, self._lists = (
-            GrowingBuffer(context) for _ in range(5)
-        )
+        self.commands, self.instances, self._chunks, self._lists = (GrowingBuffer(context) for _ in range(4))
         self._revision = -1  # of the chunks on the device
         self._program = context.moderngl.compute_shader(shaders.with_defines(shaders.CULL))
 
     def cull(
-        self, scenes: SceneMirror, slots: np.ndarray, planes: np.ndarray, first: int, last: int
+        self, scenes: SceneMirror, slots: np.ndarray, camera: Camera, far: float, first: int, last: int
     ) -> list[tuple[int, int]]:
         """Cull for the views from ``first`` up to but excluding ``last``, which are bound as storage buffer 0.
 
-        Args:
-            scenes: The chunks.
-            slots: [N] int, the slots of all views, ascending.
-            planes: [N, 6, 4] float32, frustum planes of every view.
-            first: First view of the pass.
-            last: The view after the last view of the pass.
+        Slots [N], ascending, are those of all views; ``far`` is the distance of the far plane, metres.
 
         Returns:
             The first command and the number of commands of every class of chunks.
@@ -155,9 +113,10 @@ class Culler:
             self._write_chunks(scenes)
         self.commands.write(commands).bind_to_storage_buffer(1)
         self.instances.reserve(INSTANCE_RECORD.itemsize * int(room.sum())).bind_to_storage_buffer(2)
-        self._planes.write(planes).bind_to_storage_buffer(3)
-        self._chunks.buffer.bind_to_storage_buffer(4)
-        self._lists.buffer.bind_to_storage_buffer(5)
+        self._chunks.buffer.bind_to_storage_buffer(3)
+        self._lists.buffer.bind_to_storage_buffer(4)
+        self._program["tan_half"] = camera.tan_half_width, camera.tan_half_height
+        self._program["near_far"] = camera.near, far
         self._program["first_view"] = first
         self._program["num_slots"] = num_slots
         most_chunks = int(scenes.num_chunks.max(initial=0))

@@ -6,9 +6,6 @@ thread could not draw. Its backends for Windows, macOS and GLX restore the conte
 
 from __future__ import annotations
 
-import ctypes
-from typing import Any
-
 from gym_batchnav.render.opengl.devices import load_egl
 
 _EGL_DRAW = 0x3059  # EGL 1.5, section 3.7.4
@@ -21,7 +18,7 @@ class CurrentContext:
     """The thread's current EGL context, to save and restore; without EGL nothing happens."""
 
     def __init__(self) -> None:
-        self._egl = _declared_egl()
+        self._egl = load_egl()
         self._saved: tuple[int, ...] | None = None  # addresses of its display, surfaces and context
         self._own: int | None = None
 
@@ -63,23 +60,3 @@ class CurrentContext:
                     f"the OpenGL context that was current in this thread cannot be made current again (EGL error "
                     f"{error:#x}): make it current yourself"
                 )
-
-
-def _declared_egl() -> Any:
-    """Load EGL's library and declare the functions used here; return None if there is no EGL."""
-    egl = load_egl()
-    if egl is None:
-        return None
-    handle = ctypes.c_size_t  # not c_void_p, which returns None for a null pointer
-    for name, result, arguments in (
-        ("eglGetCurrentContext", handle, ()),
-        ("eglGetCurrentDisplay", handle, ()),
-        ("eglGetCurrentSurface", handle, (ctypes.c_int,)),
-        ("eglMakeCurrent", ctypes.c_uint, (handle, handle, handle, handle)),
-        ("eglBindAPI", ctypes.c_uint, (ctypes.c_uint,)),
-        ("eglGetError", ctypes.c_int, ()),
-    ):
-        function = getattr(egl, name)
-        function.restype = result
-        function.argtypes = arguments
-    return egl

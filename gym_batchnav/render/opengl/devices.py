@@ -20,21 +20,13 @@ INDEX_VARIABLE = "GLCONTEXT_DEVICE_INDEX"  # ModernGL's own variable, which over
 
 @dataclass(frozen=True, slots=True)
 class EglDevice:
-    """A device that EGL lists.
+    """A device that EGL lists; what is unknown is ``""``."""
 
-    Attributes:
-        index: Index in EGL's list.
-        vendor: Vendor of the driver; ``""`` if unknown.
-        renderer: Name of the device; ``""`` if unknown.
-        file: Device file; ``""`` if there is none.
-        software: Whether it renders on the processor.
-    """
-
-    index: int
-    vendor: str = ""
-    renderer: str = ""
-    file: str = ""
-    software: bool = False
+    index: int  # in EGL's list
+    vendor: str = ""  # of the driver
+    renderer: str = ""  # name of the device
+    file: str = ""  # device file
+    software: bool = False  # whether it renders on the processor
 
     def __str__(self) -> str:
         """Return the index and the known attributes as one line."""
@@ -45,10 +37,8 @@ class EglDevice:
 def choose_device(devices: Sequence[EglDevice], environment: Mapping[str, str] = os.environ) -> int:
     """Return the index of the EGL device to draw on: the one that the user names, or a hardware device.
 
-    Args:
-        devices: EGL's devices.
-        environment: Environment variables. GLCONTEXT_DEVICE_INDEX is ModernGL's; LOCAL_RANK is torchrun's: worker i
-            uses the i-th hardware device, counted round robin if there are more workers than devices.
+    GLCONTEXT_DEVICE_INDEX in the environment is ModernGL's; LOCAL_RANK is torchrun's: worker i uses the i-th hardware
+    device, counted round robin if there are more workers than devices.
 
     Raises:
         ValueError: If GLCONTEXT_DEVICE_INDEX or LOCAL_RANK is not a number.
@@ -62,13 +52,27 @@ def choose_device(devices: Sequence[EglDevice], environment: Mapping[str, str] =
 
 
 def load_egl() -> ctypes.CDLL | None:
-    """Return EGL's library with no function declared, or None if it cannot be loaded."""
+    """Return EGL's library with the functions that are used here, or None if it cannot be loaded."""
     if sys.platform != "linux":
         return None
     try:
-        return ctypes.CDLL("libEGL.so.1")
+        egl = ctypes.CDLL("libEGL.so.1")
     except OSError:
         return None
+    handle = ctypes.c_size_t  # not c_void_p, which returns None for a null pointer
+    for name, result, arguments in (
+        ("eglGetProcAddress", ctypes.c_void_p, (ctypes.c_char_p,)),
+        ("eglGetCurrentContext", handle, ()),
+        ("eglGetCurrentDisplay", handle, ()),
+        ("eglGetCurrentSurface", handle, (ctypes.c_int,)),
+        ("eglMakeCurrent", ctypes.c_uint, (handle, handle, handle, handle)),
+        ("eglBindAPI", ctypes.c_uint, (ctypes.c_uint,)),
+        ("eglGetError", ctypes.c_int, ()),
+    ):
+        function = getattr(egl, name)
+        function.restype = result
+        function.argtypes = arguments
+    return egl
 
 
 def has_egl() -> bool:
@@ -114,8 +118,6 @@ def _egl_functions() -> dict[str, Any] | None:
     egl = load_egl()
     if egl is None:
         return None
-    egl.eglGetProcAddress.restype = ctypes.c_void_p
-    egl.eglGetProcAddress.argtypes = (ctypes.c_char_p,)
     number = ctypes.c_int
     pointer = ctypes.c_void_p
     functions: dict[str, Any] = {}

@@ -22,17 +22,11 @@ _SECONDS = 60
 
 
 class OpenGL(NamedTuple):
-    """OpenGL as a separate process found it.
+    """OpenGL as a separate process found it."""
 
-    Attributes:
-        device: GL_RENDERER; None if OpenGL 4.3 is not available.
-        version: GL_VERSION, which includes the driver's version.
-        error: Reason why OpenGL is not available; ``""`` if it is.
-    """
-
-    device: str | None = None
-    version: str = ""
-    error: str = ""
+    device: str | None = None  # GL_RENDERER; None if OpenGL 4.3 is not available
+    version: str = ""  # GL_VERSION, which includes the driver's version
+    error: str = ""  # reason why OpenGL is not available; "" if it is
 
 
 def find_device() -> str | None:

@@ -13,11 +13,7 @@ PIECE_BYTES = 1 << 20  # limit of one write to the device
 
 
 def full_size(sizes: np.ndarray) -> int:
-    """Return the number of items if all slots were filled, each with the mean of those that are.
-
-    Args:
-        sizes: [K] int, items that every slot holds.
-    """
+    """Return the number of items if all slots were filled, each with the mean of those that are: ``sizes`` [K] int."""
     return -(-int(sizes.sum()) * len(sizes) // max(int(np.count_nonzero(sizes)), 1))
 
 
@@ -28,11 +24,8 @@ class SlotHeap:
     large, new buffers are made; old and new ones then exist at the same time. The contents of other slots are copied on
     the device, so that they are never uploaded again.
 
-    Args:
-        context: The context of the buffers.
-        num_slots: K.
-        item_sizes: The size of an item in bytes, by name of the buffer.
-        limit: Limit of the items for which space is reserved in advance.
+    ``item_sizes`` is the size of an item in bytes, by name of the buffer. Space is reserved in advance for at most
+    ``limit`` items.
 
     Attributes:
         start: [K] int64, first item of every slot.
@@ -55,8 +48,7 @@ class SlotHeap:
     def place(self, sizes: Mapping[int, int]) -> None:
         """Move slots to new ranges, whose contents are undefined until they are written; all other slots keep theirs.
 
-        Args:
-            sizes: Number of items of every slot that changes, 0 to free its range.
+        ``sizes`` is the number of items of every slot that changes, 0 to free its range.
 
         Raises:
             RuntimeError: If the device lacks the memory; all slots then keep their ranges.

@@ -84,11 +84,7 @@ class SceneMirror:
         return self._heaps["materials"].start
 
     def sync(self, context: Context, slots: np.ndarray) -> None:
-        """Update the device: visible slots at once, other slots a part at a time.
-
-        Args:
-            context: Entered.
-            slots: [N] int64, the slot of every view.
+        """Update the device: the slots [N] int64 of views at once, other slots a part at a time.
 
         Raises:
             RuntimeError: If the scenes exceed the capacity of the device.
@@ -161,7 +157,8 @@ class SceneMirror:
         self._library.remove_preparer(self._key)
         for textures in self._textures.values():
             textures.forget()
-        self._uploads = Uploads()  # which refer to the mirror
+        self._uploads = Uploads()
+        self._heaps = {}
 
 
 def _most_triangles(context: Context) -> int:

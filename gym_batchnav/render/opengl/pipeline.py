@@ -23,12 +23,7 @@ class Kind(NamedTuple):
 
 
 class Pipeline:
-    """The programs, vertex arrays and culler that draw the chunks of all slots.
-
-    Args:
-        context: Entered, as for every method.
-        scenes: The library's scenes on the device.
-    """
+    """The programs, vertex arrays and culler that draw the chunks of all slots; the context is always entered."""
 
     def __init__(self, context: Context, scenes: SceneMirror) -> None:
         self.context = context

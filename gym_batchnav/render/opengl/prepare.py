@@ -73,13 +73,9 @@ class PreparedTextures:
 
 @dataclass(frozen=True, slots=True)
 class MeshPreparer:
-    """A callable that prepares the geometry of scenes, for the scene library.
+    """A callable that prepares the geometry of scenes, for the scene library."""
 
-    Attributes:
-        semantic_ids: What the sensor ``"semantic"`` draws.
-    """
-
-    semantic_ids: SemanticIds = field(default=SemanticIds())
+    semantic_ids: SemanticIds = field(default=SemanticIds())  # what the sensor "semantic" draws
 
     def __call__(self, scene: Scene) -> PreparedMesh:
         """Sort a scene's triangles into chunks of neighbours that are drawn alike.
@@ -128,15 +124,10 @@ class MeshPreparer:
 
 @dataclass(frozen=True, slots=True)
 class TexturePreparer:
-    """A callable that makes the mip chains that a camera needs, for the scene library.
+    """A callable that makes the mip chains that a camera needs, for the scene library."""
 
-    Attributes:
-        size: Texels per side of level 0, a power of two.
-        masks_only: Whether to include only textures of masked materials, for targets without colour.
-    """
-
-    size: int
-    masks_only: bool
+    size: int  # texels per side of level 0, a power of two
+    masks_only: bool  # whether to include only textures of masked materials, for targets without colour
 
     def __call__(self, scene: Scene) -> PreparedTextures:
         """Prepare the textures of one scene."""

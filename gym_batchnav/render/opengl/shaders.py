@@ -1,8 +1,8 @@
 """The GLSL programs, and the storage buffers that they share.
 
 OpenGL 4.3 promises only eight bindings, so they are used again: 0 holds the views; 1 to 3 hold triangles, materials and
-layers for drawing; 1 to 5 commands, instances, planes, chunks and slot lists for culling; 1 to 3 the pictures (depth,
-rgb, semantic) for packing.
+layers for drawing; 1 to 4 commands, instances, chunks and slot lists for culling; 1 to 3 the pictures (depth, rgb,
+semantic) for packing.
 """
 
 from __future__ import annotations
@@ -264,9 +264,10 @@ struct Instance {
     uint view, triangle, tile, unused;
 };
 layout(std430, binding = 2) writeonly buffer Instances { Instance instances[]; };
-layout(std430, binding = 3) readonly buffer Planes { vec4 planes[]; };    // six per view
-layout(std430, binding = 4) readonly buffer Chunks { Chunk chunks[]; };
-layout(std430, binding = 5) readonly buffer SlotLists { int slot_lists[]; };    // K + 1 starts, then the chunks
+layout(std430, binding = 3) readonly buffer Chunks { Chunk chunks[]; };
+layout(std430, binding = 4) readonly buffer SlotLists { int slot_lists[]; };    // K + 1 starts, then the chunks
+uniform vec2 tan_half;    // of the field of view, across and up
+uniform vec2 near_far;    // the two planes, metres
 uniform int first_view;
 uniform int num_slots;
 
@@ -276,10 +277,13 @@ void main() {
     int index = slot_lists[slot] + int(gl_GlobalInvocationID.x);
     if (index >= slot_lists[slot + 1]) return;
     int chunk = slot_lists[num_slots + 1 + index];
+    vec4 x = views[view].rows[0], y = views[view].rows[1], z = views[view].rows[2];
+    vec4 left = x - tan_half.x * z, right = -x - tan_half.x * z, low = y - tan_half.y * z, high = -y - tan_half.y * z;
+    vec4 front = vec4(0.0, 0.0, 0.0, near_far.x) + z, back = vec4(0.0, 0.0, 0.0, near_far.y) + z;
+    vec4 planes[6] = vec4[](left, right, low, high, -front, back);
     for (int k = 0; k < 6; k++) {
-        vec4 plane = planes[6 * view + k];
-        float reach = dot(plane.xyz, chunks[chunk].center) + dot(abs(plane.xyz), chunks[chunk].half_sides);
-        if (reach + plane.w < 0.0) return;
+        float reach = dot(planes[k].xyz, chunks[chunk].center) + dot(abs(planes[k].xyz), chunks[chunk].half_sides);
+        if (reach + planes[k].w < 0.0) return;
     }
     uint instance = commands[chunk].base_instance + atomicAdd(commands[chunk].instance_count, 1u);
     instances[instance].rows = views[view].rows;

@@ -12,7 +12,7 @@ from typing_extensions import override
 from gym_batchnav.geometry import Camera
 from gym_batchnav.render.api import SENSOR_FORMATS, SENSORS, empty_pictures
 from gym_batchnav.render.bodies import BodyViews
-from gym_batchnav.render.opengl.culling import VIEW_RECORD, GrowingBuffer, frustum_planes, passes
+from gym_batchnav.render.opengl.culling import VIEW_RECORD, GrowingBuffer, passes
 from gym_batchnav.render.opengl.pipeline import Kind, Pipeline
 from gym_batchnav.render.opengl.textures import TextureMirror
 from gym_batchnav.render.optics import brightness, light_directions
@@ -162,47 +162,30 @@ class OpenGLDrawing(Drawing):
         records["offsets"][:, 0] = pipeline.scenes.first_material[slots]
         records["offsets"][:, 1] = slots
         records["offsets"][:, 2] = np.arange(len(views))
-        self._draw(pipeline, objects, self._textures, records, views)
+        self._draw(pipeline, objects, self._textures, records)
         if not len(bodies):
             return
         assert self._body_textures is not None
         pipeline = self._renderer.body_pipeline
-        matrices = np.matmul(views[bodies.view], bodies.pose)
         of_bodies = np.zeros(len(bodies), VIEW_RECORD)
-        of_bodies["rows"] = matrices[:, :3]
+        of_bodies["rows"] = np.matmul(views[bodies.view], bodies.pose)[:, :3]
         of_bodies["light"][:, :3] = np.einsum("eik,ei->ek", bodies.pose[:, :3, :3], records["light"][bodies.view, :3])
         of_bodies["offsets"][:, 0] = pipeline.scenes.first_material[bodies.slot]
         of_bodies["offsets"][:, 1] = bodies.slot
         of_bodies["offsets"][:, 2] = bodies.view
         of_bodies["offsets"][:, 3] = bodies.object_id + 1
-        self._draw(pipeline, objects, self._body_textures, of_bodies, matrices)
+        self._draw(pipeline, objects, self._body_textures, of_bodies)
 
-    def _draw(
-        self,
-        pipeline: Pipeline,
-        objects: DeviceObjects,
-        textures: TextureMirror,
-        records: np.ndarray,
-        matrices: np.ndarray,
-    ) -> None:
-        """Draw scenes or bodies.
-
-        Args:
-            pipeline: That of the scenes or the bodies.
-            objects: The target's device objects.
-            textures: Those of the scenes or the bodies.
-            records: [N] VIEW_RECORD.
-            matrices: [N, 4, 4] float32, from the frames of the scenes or bodies to the cameras'.
-        """
+    def _draw(self, pipeline: Pipeline, objects: DeviceObjects, textures: TextureMirror, records: np.ndarray) -> None:
+        """Draw scenes or bodies, given [N] VIEW_RECORD."""
         context = pipeline.context.moderngl
         camera = self._camera
         by_slot = np.argsort(records["offsets"][:, 1], kind="stable")  # so that a pass draws the chunks of few slots
         records = records[by_slot]
-        planes = frustum_planes(camera, matrices[by_slot], self._far)
         objects.views.write(records).bind_to_storage_buffer(0)
         slots = records["offsets"][:, 1]
         for first, last in passes(pipeline.scenes, slots):
-            draws = pipeline.culler.cull(pipeline.scenes, slots, planes, first, last)
+            draws = pipeline.culler.cull(pipeline.scenes, slots, camera, self._far, first, last)
             pipeline.scenes.buffer("triangles").bind_to_storage_buffer(1)
             pipeline.scenes.buffer("materials").bind_to_storage_buffer(2)
             textures.bind()

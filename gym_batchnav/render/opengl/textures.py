@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import groupby
 
 import moderngl
 import numpy as np
@@ -26,10 +25,7 @@ class TextureMirror:
     take 560 MB and graphics cards hold hundreds of such scenes. BC7 would take a quarter of that, but change
     texels by more than the renderers may differ, and take seconds per scene to encode.
 
-    Args:
-        library: The scenes.
-        size: Texels per side of level 0, a power of two.
-        masks_only: Whether to hold only textures of masked materials.
+    If ``masks_only``, it holds only textures of masked materials.
 
     Attributes:
         size: Texels per side of level 0.
@@ -140,9 +136,6 @@ class TextureMirror:
 def runs(sources: np.ndarray, page: int) -> list[tuple[int, int, int]]:
     """Split copies of layers ``sources[i]`` to ``i`` into runs (source, target, length) that cross no page."""
     targets = np.arange(len(sources))
-    key = zip(sources - targets, sources // page, targets // page, strict=True)
-    found = []
-    for _, group in groupby(zip(key, targets, strict=True), key=lambda pair: pair[0]):
-        members = [int(target) for _, target in group]
-        found.append((int(sources[members[0]]), members[0], len(members)))
-    return found
+    keys = np.stack([sources - targets, sources // page, targets // page])
+    found = np.split(targets, 1 + np.flatnonzero(np.diff(keys).any(axis=0)))
+    return [(int(sources[run[0]]), int(run[0]), len(run)) for run in found if len(run)]

@@ -12,26 +12,19 @@ from typing_extensions import override
 
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.library import SceneLibrary
-from gym_batchnav.render.api import SENSOR_FORMATS
+from gym_batchnav.render.api import SENSOR_FORMATS, Renderer
 from gym_batchnav.render.bodies import BodyViews, body_spheres
 from gym_batchnav.render.optics import brightness, camera_optics, light_directions, ray_table
 from gym_batchnav.render.records import Surface, SurfacePreparer, check_triangles, is_masked
-from gym_batchnav.render.target import Drawing, Preparations, Target, check_target, closed_error
+from gym_batchnav.render.target import Drawing, Preparations
 from gym_batchnav.render.textures import SRGB_DECODE, SRGB_ENCODE, texture_size
 from gym_batchnav.render.warp import kernels
 from gym_batchnav.render.warp.device import stream, warp_device
 from gym_batchnav.scene.categories import SemanticIds
 from gym_batchnav.scene.scene import MASK, Scene
-from gym_batchnav.system.process import Claim, claim_process
+from gym_batchnav.system.process import claim_process
 from gym_batchnav.system.progress import late_progress
 
-_KINDS: dict[str, Any] = {
-    "depth": wp.float32,
-    "rgb": wp.uint8,
-    "semantic": wp.int32,
-    "normals": wp.vec3,
-    "points": wp.vec3,
-}
 # Of the trees and blocks tried on an NVIDIA H200, these draw the most frames; see benchmarks/RESULTS.md.
 _GPU_TREE = "cubql"
 _BLOCK = 64  # threads
@@ -53,15 +46,10 @@ class Geometry:
 
 @dataclass(frozen=True, slots=True)
 class GeometryPreparer:
-    """A callable that checks the triangles of scenes and copies them, for the scene library.
+    """A callable that checks the triangles of scenes and copies them, for the scene library."""
 
-    Attributes:
-        semantic_ids: What the sensor ``"semantic"`` draws.
-        cull: Whether rays pass through single-sided triangles from behind.
-    """
-
-    semantic_ids: SemanticIds
-    cull: bool
+    semantic_ids: SemanticIds  # what the sensor "semantic" draws
+    cull: bool  # whether rays pass through single-sided triangles from behind
 
     def __call__(self, scene: Scene) -> Geometry:
         """Return the triangles of a scene, or one without an area if it has none.
@@ -95,27 +83,19 @@ class GeometryPreparer:
 
 @dataclass(frozen=True, eq=False)
 class _Shape:
-    """A scene or body on the device, with records and texels by the texels per side of its textures."""
+    """A scene or body on the device: its trees, and fields of ``kernels.Slot``."""
 
     geometry: Geometry
     mesh: wp.Mesh
     passable: wp.Bvh | None
-    faces: wp.array
-    corners: wp.array
-    objects: wp.array
-    single_sided: wp.array
-    surfaces: dict[int, tuple[wp.array, wp.array, wp.array, int]] = field(default_factory=dict)
+    fields: dict[str, Any]
+    surfaces: dict[int, dict[str, Any]] = field(default_factory=dict)  # by the texels per side of the textures
 
 
-class WarpRenderer:
-    """A renderer of one library's scenes by ray tracing on an NVIDIA device; see ``render.api.Renderer``.
+class WarpRenderer(Renderer):
+    """A renderer of one library's scenes by ray tracing on an NVIDIA device.
 
     Without an NVIDIA device it draws on one thread of the processor, which is meant for tests.
-
-    Args:
-        library: The scenes.
-        semantic_ids: What the sensor ``"semantic"`` draws; the ids of objects by default.
-        bodies: The shapes of moving bodies, one per slot; None for none.
 
     Raises:
         RuntimeError: If Warp cannot run here.
@@ -127,44 +107,26 @@ class WarpRenderer:
         self, library: SceneLibrary, semantic_ids: SemanticIds | None = None, bodies: SceneLibrary | None = None
     ) -> None:
         claim_process("the Warp renderer")
-        self.library = library
-        self.bodies = bodies
-        self.semantic_ids = semantic_ids or SemanticIds()
-        self.claim = Claim("this Warp renderer")
+        super().__init__(library, semantic_ids, bodies)
         self.warp_device = warp_device()
         self.device = f"{self.warp_device.name} with Warp"
         self._preparations = Preparations()
         # They live as long as a table has them.
         self._shapes: WeakValueDictionary[tuple[SceneLibrary, int, bool], _Shape] = WeakValueDictionary()
         self._tables: dict[tuple[SceneLibrary, bool, int, bool], _Table] = {}
-        self._closed = False
 
-    def target(
-        self,
-        camera: Camera,
-        sensors: tuple[str, ...] = ("depth",),
-        num_views: int = 1,
-        device: str = "cpu",
-        buffers: int = 2,
-    ) -> Target:
-        """Make a target; see ``Renderer.target``."""
-        self.check_open()
-        check_target(sensors, num_views, buffers)
+    @override
+    def drawing(self, camera: Camera, sensors: tuple[str, ...], num_views: int, device: str, buffers: int) -> Drawing:
         if device not in ("cpu", "cuda"):
             raise ValueError(f"device={device!r}: choose 'cpu' or 'cuda'")
         if device == "cuda" and not self.warp_device.is_cuda:
             raise RuntimeError("device='cuda': Warp finds no NVIDIA device: use device='cpu'")
-        drawing = _WarpDrawing(self, camera, sensors, num_views, device, buffers)
-        return Target(self, drawing, num_views, buffers)
+        return _WarpDrawing(self, camera, sensors, num_views, device, buffers)
 
     def table(self, library: SceneLibrary, cull: bool, size: int, masked_only: bool) -> _Table:
-        """Return the slots of a library as the kernel reads them, updated to the scenes that are resident now.
+        """Return the slots of the scenes or the bodies as the kernel reads them, updated to what is resident now.
 
-        Args:
-            library: The scenes, or the bodies.
-            cull: Whether rays pass through single-sided triangles from behind.
-            size: Texels per side of the textures.
-            masked_only: Whether only scenes with masked materials need surfaces.
+        The other arguments are fields of ``GeometryPreparer`` and ``SurfacePreparer``.
         """
         key = (library, cull, size, masked_only)
         ids = self.semantic_ids if library is self.library else SemanticIds()  # a whole body has one id
@@ -173,7 +135,7 @@ class WarpRenderer:
         table = self._tables.get(key)
         if table is None or table.generation != library.generation:
             shapes = [self._shape(library, slot, cull, geometry) for slot in range(library.num_slots)]
-            rows = [self._row(shape, cull, size, library.prepared(slot, surface)) for slot, shape in enumerate(shapes)]
+            rows = [self._row(shape, size, library.prepared(slot, surface)) for slot, shape in enumerate(shapes)]
             slots = wp.array(rows, dtype=kernels.Slot, device=self.warp_device)
             bounds = np.stack([np.zeros((2, 3)) if shape is None else shape.geometry.bounds for shape in shapes])
             table = _Table(library.generation, slots, body_spheres(bounds), shapes)
@@ -190,58 +152,46 @@ class WarpRenderer:
             return None if geometry is None else shape
         points, triangles = self.upload(geometry.points, wp.vec3), self.upload(geometry.triangles, wp.int32)
         mesh = wp.Mesh(points, triangles, bvh_constructor=_GPU_TREE if self.warp_device.is_cuda else "sah")
-        corners = self.upload(geometry.corners, wp.vec3)
+        fields = {"mesh": mesh.id, "objects": self.upload(geometry.objects, wp.int32), "masked": int(geometry.masked)}
+        if cull and geometry.single_sided.any():
+            fields["single_sided"] = self.upload(geometry.single_sided, wp.uint8)
         tree = None
         if len(geometry.corners):
             low, high = (self.upload(bound(geometry.corners, axis=1), wp.vec3) for bound in (np.min, np.max))
             tree = wp.Bvh(low, high)
-        faces, objects = (self.upload(one, wp.int32) for one in (geometry.passable, geometry.objects))
-        single_sided = self.upload(geometry.single_sided, wp.uint8)
-        shape = self._shapes[library, slot, cull] = _Shape(geometry, mesh, tree, faces, corners, objects, single_sided)
+            fields["passable"] = tree.id
+            fields["faces"] = self.upload(geometry.passable, wp.int32)
+            fields["corners"] = self.upload(geometry.corners, wp.vec3)
+        shape = self._shapes[library, slot, cull] = _Shape(geometry, mesh, tree, fields)
         return shape
 
-    def _row(self, shape: _Shape | None, cull: bool, size: int, surface: Surface | None) -> Any:
+    def _row(self, shape: _Shape | None, size: int, surface: Surface | None) -> Any:
         """Return a slot's record for the kernel."""
         row = kernels.Slot()
         if shape is None:
             return row
-        row.mesh = shape.mesh.id
-        if shape.passable is not None:
-            row.passable = shape.passable.id
-            row.faces = shape.faces
-            row.corners = shape.corners
-        row.objects = shape.objects
-        row.masked = int(shape.geometry.masked)
-        if cull and shape.geometry.single_sided.any():
-            row.single_sided = shape.single_sided
-        if surface is not None:
-            if size not in shape.surfaces:
-                shape.surfaces[size] = self._surface(surface)
-            row.triangles, row.materials, row.texels, row.num_textures = shape.surfaces[size]
+        if surface is not None and size not in shape.surfaces:
+            shape.surfaces[size] = {
+                "triangles": self._upload_rows(surface.triangles, kernels.Triangle),
+                "materials": self._upload_rows(surface.materials, kernels.Material),
+                "texels": wp.array(surface.pool.flat.view(np.uint32), dtype=wp.uint32, device=self.warp_device),
+                "num_textures": len(surface.pool),
+            }
+        for name, value in (shape.fields | (shape.surfaces[size] if surface is not None else {})).items():
+            setattr(row, name, value)
         return row
 
-    def _surface(self, surface: Surface) -> tuple[wp.array, wp.array, wp.array, int]:
-        """Return records, materials and texels on the device, and the number of textures."""
-        device = self.warp_device
-        return (
-            wp.array(_as_rows(surface.triangles, kernels.Triangle), dtype=kernels.Triangle, device=device),
-            wp.array(_as_rows(surface.materials, kernels.Material), dtype=kernels.Material, device=device),
-            wp.array(surface.pool.flat.view(np.uint32), dtype=wp.uint32, device=device),
-            len(surface.pool),
-        )
+    def _upload_rows(self, records: np.ndarray, struct: Any) -> wp.array:
+        """Copy records to the device as rows of the struct that kernels read, which has the same words."""
+        return wp.array(records.view(struct.numpy_dtype()), dtype=struct, device=self.warp_device)
 
     def upload(self, array: np.ndarray, kind: Any) -> wp.array:
         """Copy an array to the device."""
         numbers = np.ascontiguousarray(array, wp.dtype_to_numpy(getattr(kind, "_wp_scalar_type_", kind)))
         return wp.array(numbers, dtype=kind, device=self.warp_device)
 
-    def check_open(self) -> None:
-        """Raise RuntimeError once the renderer is closed."""
-        if self._closed:
-            raise closed_error(self)
-
+    @override
     def close(self) -> None:
-        """Release every scene; targets of this renderer can no longer draw. Idempotent."""
         self._closed = True
         self._preparations.release()
         self._tables.clear()
@@ -395,16 +345,13 @@ def _lens(camera: Camera, sensors: tuple[str, ...], device: Any) -> Any:
     return lens
 
 
-def _as_rows(records: np.ndarray, struct: Any) -> np.ndarray:
-    """Return records as rows of the struct that kernels read, which has the same words."""
-    return records.view(struct.numpy_dtype())
-
-
 def _empty(sensor: str, shape: tuple[int, ...], device: Any, pinned: bool = False) -> wp.array:
     """Return pictures of undefined contents, with a last axis for the bytes of colours alone."""
-    kind = _KINDS[sensor]
-    whole = (*shape, SENSOR_FORMATS[sensor][1]) if sensor == "rgb" else shape
-    return wp.empty(whole, dtype=kind, device=device, pinned=pinned)
+    dtype, channels = SENSOR_FORMATS[sensor]
+    if sensor == "rgb":
+        shape = (*shape, channels)
+    kind = wp.vec3 if sensor in ("normals", "points") else wp.dtype_from_numpy(dtype)
+    return wp.empty(shape, dtype=kind, device=device, pinned=pinned)
 
 
 def _with_channels(picture: Any) -> Any:

@@ -63,18 +63,6 @@ def test_walls_of_many_triangles_have_no_cracks():
     assert np.allclose(depth, 2, rtol=1e-5)
 
 
-def test_triangles_are_two_sided_unless_culled():
-    scene = soup(7)
-    views = random_views(7, 12)
-    single = np.arange(60) % 2 == 1
-    culling = dataclasses.replace(METRES, cull_backfaces=True)
-    for camera, keep in ((METRES, None), (culling, lambda along: (along < 0) | ~single)):
-        semantic = render(scene, views, camera, ("semantic",))["semantic"][..., 0]
-        expected = np.stack([cast(scene, camera, view, keep)[1] + 1 for view in views])
-        assert (semantic == expected).mean() > 0.9995
-    assert (render(scene, views, culling)["depth"] >= render(scene, views)["depth"]).all()
-
-
 def test_scenes_of_nothing_and_of_slivers():
     one = scene_of(wall(2))
     empty = dataclasses.replace(
