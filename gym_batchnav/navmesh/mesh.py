@@ -50,23 +50,11 @@ class NavMesh:
     when a query first needs them, and then kept.
 
     Args:
-        data: The polygons.
-
-    Attributes:
-        data: The polygons, of which the other attributes are fields; see there for shapes and conventions.
-        num_polygons: P.
-        num_islands: Number of islands, the sets of polygons connected by walkable paths.
+        data: The polygons; see ``NavMeshData`` for shapes and conventions.
     """
 
     def __init__(self, data: NavMeshData) -> None:
         self.data = data
-        self.vertices = data.vertices
-        self.polygons = data.polygons
-        self.neighbours = data.neighbours
-        self.polygon_island = data.polygon_island
-        self.settings = data.settings
-        self.num_polygons = data.num_polygons
-        self.num_islands = data.num_islands
 
     @classmethod
     def build(
@@ -97,6 +85,41 @@ class NavMesh:
     def __reduce__(self) -> tuple[type[NavMesh], tuple[NavMeshData]]:
         """Return the polygons; tables computed by queries are not pickled."""
         return NavMesh, (self.data,)
+
+    @property
+    def vertices(self) -> np.ndarray:
+        """Vertices of the polygons [V, 3] float32, metres."""
+        return self.data.vertices
+
+    @property
+    def polygons(self) -> np.ndarray:
+        """Rows of ``vertices`` [P, 6] int32, padded with -1."""
+        return self.data.polygons
+
+    @property
+    def neighbours(self) -> np.ndarray:
+        """Polygon across every edge [P, 6] int32, -1 for a wall."""
+        return self.data.neighbours
+
+    @property
+    def polygon_island(self) -> np.ndarray:
+        """Island of every polygon [P] int32."""
+        return self.data.polygon_island
+
+    @property
+    def settings(self) -> NavMeshSettings:
+        """The settings that the navmesh was built with."""
+        return self.data.settings
+
+    @property
+    def num_polygons(self) -> int:
+        """The number of polygons, P."""
+        return self.data.num_polygons
+
+    @property
+    def num_islands(self) -> int:
+        """The number of islands, the sets of polygons connected by walkable paths."""
+        return self.data.num_islands
 
     def __repr__(self) -> str:
         """Return the area and the counts in one line."""
