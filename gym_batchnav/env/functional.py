@@ -228,14 +228,9 @@ class FunctionalBatch:
         self._enter(state)
         self._env.send(actions)
         observation, reward, terminated, truncated, info = self._env.recv()
-        return (
-            self._env.simulator.snapshot(),
-            self._given(observation),
-            self._given_there(reward),
-            self._given_there(terminated),
-            self._given_there(truncated),
-            self._given(info),
-        )
+        reward, terminated, truncated = map(self._given_there, (reward, terminated, truncated))
+        state = self._env.simulator.snapshot()
+        return state, self._given(observation), reward, terminated, truncated, self._given(info)
 
     def reset(
         self,
