@@ -21,6 +21,7 @@ _HEADROOM = 0.5  # metres above an island, from where geometry counts as above i
 _STOREY = 1.5  # metres, the least height between two storeys
 _MOST = 0.5  # share of an island
 _LEAST_SHARE = 0.1  # of the largest island's area; smaller islands are not storeys
+_SAME_FLOOR = 0.5  # metres between the heights of two parts of one storey
 
 
 def floor_islands(scene: Scene, navmesh: NavMesh, floors: str = "main") -> np.ndarray:
@@ -57,6 +58,21 @@ def floor_islands(scene: Scene, navmesh: NavMesh, floors: str = "main") -> np.nd
     chosen = np.zeros(navmesh.num_islands, bool)
     chosen[storeys] = True
     return chosen
+
+
+def cut_off_islands(scene: Scene, navmesh: NavMesh) -> np.ndarray:
+    """Return whether each island [I] bool is a large part of a storey that no path connects to its main island.
+
+    It has a radius of 1.5 m or more, at least a tenth of the largest island's area, and the height of a main island.
+    """
+    main = floor_islands(scene, navmesh)
+    area = np.array([island.area for island in navmesh.islands])
+    large = (navmesh.island_radius >= SamplingRules().min_island_radius) & (area >= _LEAST_SHARE * area.max())
+    corners = [navmesh.polygons[island.polygons] for island in navmesh.islands]
+    heights = [navmesh.vertices[rows[rows >= 0], 1] for rows in corners]
+    levels = np.concatenate([heights[number] for number in np.flatnonzero(main)] or [np.zeros(0)])
+    gaps = np.array([np.abs(levels - one.mean()).min(initial=np.inf) for one in heights])
+    return large & ~main & (gaps < _SAME_FLOOR)
 
 
 class _Columns:

@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from gym_batchnav.episodes.floors import cut_off_islands
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.render.cost import resident_cost
 from gym_batchnav.scene.scene import Scene
+from gym_batchnav.system.wording import counted
 
 _GUESSES = ("up", "scale", "origin")  # keys of Scene.metadata
 _MAX_CATEGORIES = 10
@@ -48,6 +50,19 @@ def describe_navmesh(navmesh: NavMesh) -> dict[str, Any]:
     islands = sorted((island.area for island in navmesh.islands), reverse=True)
     radius = navmesh.settings.agent_radius
     return {"walkable_area": navmesh.navigable_area, "islands": islands, "agent_radius": radius}
+
+
+def cut_off_in_words(scene: Scene, navmesh: NavMesh) -> list[str]:
+    """Return a sentence on the floor that agents cannot reach, with the remedies; none if they reach all of it."""
+    areas = [navmesh.islands[number].area for number in np.flatnonzero(cut_off_islands(scene, navmesh))]
+    if not areas:
+        return []
+    floor = f"{sum(areas):.1f} m2 of floor ({counted(len(areas), 'island')})"
+    return [
+        f"An agent of radius {navmesh.settings.agent_radius:g} m cannot reach {floor} from the largest island of the "
+        "storey, and sampled episodes leave it out: use a smaller radius, make doors wider, or pass "
+        "episodes=Episodes(floors='habitat')"
+    ]
 
 
 def scene_in_words(facts: dict[str, Any], most_warnings: int | None = None) -> dict[str, str]:

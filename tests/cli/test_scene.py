@@ -68,6 +68,14 @@ def test_info_counts_measures_and_goes_on_after_a_bad_file(folder):
     assert sum(room["islands"]) == pytest.approx(room["walkable_area"]) and room["islands"][0] == max(room["islands"])
 
 
+def test_info_tells_that_a_doorway_is_too_narrow_for_the_agent(folder):
+    walls = [box((-0.1, 0, low), (0.1, 2.6, high)) for low, high in ((-3, -0.3), (0.3, 3))]
+    save_glb(scene_of("flat", box((-4, 0, -3), (4, 2.6, 3), inward=True), *walls), folder / "flat.glb")
+    assert json.loads(run("info", folder / "flat.glb", "--json").stdout)["warnings"] == []
+    (note,) = json.loads(run("info", folder / "flat.glb", "--json", "--agent", "radius=0.4").stdout)["warnings"]
+    assert "radius 0.4 m cannot reach" in note and "m2 of floor (1 island)" in note and "floors='habitat'" in note
+
+
 def test_info_describes_what_is_too_small_to_walk_in(folder):
     result = run("info", folder / "room.glb", "--scale", "0.001", "--json")
     assert "no walkable area" in json.loads(result.stdout)["walkable"]

@@ -9,7 +9,7 @@ from rooms import box, scene_of
 
 from gym_batchnav import BatchNavEnv, PointNav
 from gym_batchnav.env.config import Episodes, Scenes
-from gym_batchnav.episodes.floors import floor_islands
+from gym_batchnav.episodes.floors import cut_off_islands, floor_islands
 from gym_batchnav.episodes.samplers import ObjectEpisodes, PointEpisodes, TourEpisodes, with_floors
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.navmesh.mesh import NavMesh
@@ -63,6 +63,12 @@ def test_each_storey_has_its_largest_island():
     assert floor_islands(STOREYS, navmesh, "habitat").all()
     small = int(np.argmin(areas))
     np.testing.assert_array_equal(chosen, np.arange(3) != small)
+    np.testing.assert_array_equal(cut_off_islands(STOREYS, navmesh), np.arange(3) == small)
+
+
+@pytest.mark.parametrize("scene", [HOUSE, WITHOUT_ROOF])
+def test_roofs_and_tops_of_walls_are_no_parts_of_a_storey_that_are_cut_off(scene):
+    assert not cut_off_islands(scene, NavMesh.build(scene.vertices, scene.triangles)).any()
 
 
 def test_objects_on_a_roof_are_no_goals_of_main_floors():

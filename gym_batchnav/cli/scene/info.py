@@ -139,7 +139,7 @@ def _read(
     from gym_batchnav.library.warmup import building_workloads
     from gym_batchnav.navmesh.mesh import NavMeshSettings
     from gym_batchnav.system.compilation import compile_ahead
-    from gym_batchnav.viz.facts import describe_navmesh, describe_scene
+    from gym_batchnav.viz.facts import cut_off_in_words, describe_navmesh, describe_scene
 
     try:
         with warnings.catch_warnings():
@@ -154,6 +154,7 @@ def _read(
     try:
         navmesh = navmesh or cached_navmesh(loaded, settings or NavMeshSettings(), cache)
         facts |= describe_navmesh(navmesh)
+        facts["warnings"] += cut_off_in_words(loaded, navmesh)
     except ValueError as error:
         facts["walkable"] = str(error)
     return loaded, navmesh, facts
