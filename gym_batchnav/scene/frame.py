@@ -14,7 +14,10 @@ _SPECIFIED = {".glb": "y", ".gltf": "y", ".xml": "z"}  # up axes of formats that
 _USUAL_UP = {".obj": "y"}  # z for other formats
 _BLOCK = 2**18  # triangles processed at once, which limits memory
 _CLEARLY = 2.0  # ratio of surface facing one axis to surface facing the other that decides which axis is up
-_ROOM_HEIGHT = 1.5  # units, above which a scene may be a building
+_ROOM_HEIGHT = 1.5  # metres, above which a scene may be a building
+_STOREY = (2.2, 4.5)  # metres: heights of a building of one storey,
+_STOREY_WIDTH = 1.6  # which is at least this many times as wide and as deep as high
+_STOREY_LEVEL = 0.5  # least ratio of its surface facing up to its surface facing another axis: walls may have more
 _MILLIMETRES = 1000.0  # heights in units above which these are assumed to be the unit
 _CENTIMETRES = 100.0
 _FAR = 8192.0  # metres: beyond it, float32 coordinates are a millimetre or more apart
@@ -76,7 +79,7 @@ def place(
     if stated is not None:
         files.warnings.append(f"Up and scale come from '{stated.name}': pass up= and scale= to override them")
     with np.errstate(over="ignore", invalid="ignore"):  # overflows are detected below
-        rotation, up = _rotation(files, vertices, triangles, up, stated)
+        rotation, up = _rotation(files, vertices, triangles, up, scale, stated)
         turned = vertices @ rotation.T
         factors = _factors(files, float(np.ptp(turned[:, 1])), scale, stated)
         turned *= factors
@@ -88,7 +91,12 @@ def place(
 
 
 def _rotation(
-    files: SceneFiles, vertices: np.ndarray, triangles: np.ndarray, up: str, stated: StatedFrame | None
+    files: SceneFiles,
+    vertices: np.ndarray,
+    triangles: np.ndarray,
+    up: str,
+    scale: str | float,
+    stated: StatedFrame | None,
 ) -> tuple[np.ndarray, str]:
     """Return the rotation [3, 3] of the up axis to y, and the name of the up axis or of the file that states it."""
     if up == "auto" and stated is not None:
@@ -98,35 +106,39 @@ def _rotation(
         suffix = files.path.suffix.lower()
         if suffix in _SPECIFIED:
             up = _SPECIFIED[suffix]
-            _warn_of_its_side(files, vertices, triangles, up)
+            _warn_of_its_side(files, vertices, triangles, up, 1.0 if scale == "auto" else float(scale))
         else:
             up = _guess_up(files, vertices, triangles, _USUAL_UP.get(suffix, "z"))
     return UP_ROTATIONS[up], up
 
 
-def _warn_of_its_side(files: SceneFiles, vertices: np.ndarray, triangles: np.ndarray, up: str) -> None:
+def _warn_of_its_side(files: SceneFiles, vertices: np.ndarray, triangles: np.ndarray, up: str, scale: float) -> None:
     """Warn if a glTF file, which should have y up, seems to be a building with z up, as exports for Habitat are."""
-    wide, deep, high = np.ptp(vertices, axis=0)
-    is_building = _ROOM_HEIGHT < high < min(wide, deep)
-    if up == "y" and is_building and _faced_axis(vertices, triangles) == "z":
+    wide, deep, high = np.ptp(vertices, axis=0) * scale
+    if up != "y" or not _ROOM_HEIGHT < high < min(wide, deep):
+        return
+    facing_y, facing_z = _facing(vertices, triangles)
+    is_storey = _STOREY[0] <= high <= _STOREY[1] and min(wide, deep) >= _STOREY_WIDTH * high
+    if facing_z > (_STOREY_LEVEL if is_storey else _CLEARLY) * facing_y:
         config = f'\'{files.path.stem}.stage_config.json\' with {{"up": [0, 0, 1], "front": [0, 1, 0]}}'
         files.warn(
-            "It seems to lie on its side: glTF has y up, but most of its surface faces z, as in files for Habitat: "
-            f"write {config} next to it, or pass up='z' or up='y' to load_scene"
+            "It seems to lie on its side: glTF has y up, but it has the shape of a building with z up, as in files for "
+            f"Habitat: write {config} next to it, or pass up='z' or up='y' to load_scene"
         )
 
 
 def _guess_up(files: SceneFiles, vertices: np.ndarray, triangles: np.ndarray, usual: str) -> str:
     """Guess the up axis, "y" or "z": the one that clearly more surface faces, else ``usual``."""
-    up = _faced_axis(vertices, triangles) or usual
+    facing_y, facing_z = _facing(vertices, triangles)
+    up = "y" if facing_y > _CLEARLY * facing_z else "z" if facing_z > _CLEARLY * facing_y else usual
     if "z" in (up, usual):
         other = "y" if up == "z" else "z"
         files.warnings.append(f"The up axis was guessed to be {up}: pass up='{other}' if the scene lies on its side")
     return up
 
 
-def _faced_axis(vertices: np.ndarray, triangles: np.ndarray) -> str | None:
-    """Return the axis, "y" or "z", that clearly more surface faces than the other; None if neither."""
+def _facing(vertices: np.ndarray, triangles: np.ndarray) -> tuple[float, float]:
+    """Return twice the surface that faces y and that which faces z, either way."""
     facing_y = facing_z = 0.0
     for first in range(0, len(triangles), _BLOCK):
         a, b, c = (vertices[triangles[first : first + _BLOCK, k]] for k in range(3))
@@ -134,7 +146,7 @@ def _faced_axis(vertices: np.ndarray, triangles: np.ndarray) -> str | None:
         lengths = np.linalg.norm(normals, axis=1)
         facing_y += lengths[np.abs(normals[:, 1]) > 0.95 * lengths].sum()
         facing_z += lengths[np.abs(normals[:, 2]) > 0.95 * lengths].sum()
-    return "y" if facing_y > _CLEARLY * facing_z else "z" if facing_z > _CLEARLY * facing_y else None
+    return facing_y, facing_z
 
 
 def _factors(files: SceneFiles, height: float, scale: str | float, stated: StatedFrame | None) -> np.ndarray:

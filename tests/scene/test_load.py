@@ -334,6 +334,22 @@ def test_a_room_in_gltf_that_lies_on_its_side_is_reported(tmp_path):
     assert load_scene(tmp_path / "upright.glb", up="z").metadata["up"] == "z"
 
 
+@pytest.mark.parametrize(("unit", "scale"), [(1, "auto"), (1000, 0.001)])
+def test_a_small_home_on_its_side_is_reported_though_its_walls_have_more_surface_than_its_floor(tmp_path, unit, scale):
+    walls = [trimesh.creation.box((0.1, 4.9, 2.5)), *(trimesh.creation.box((8, 0.1, 2.5)) for _ in range(2))]
+    for wall, place in zip(walls, ((0, 0), (0, 2.55), (0, -2.55)), strict=True):
+        wall.apply_translation((*place, 1.25))
+    floor = trimesh.Trimesh([[-4, -2.5, 0], [4, -2.5, 0], [4, 2.5, 0], [-4, 2.5, 0]], [[0, 1, 2], [0, 2, 3]])
+    home = trimesh.util.concatenate([floor, *walls])
+    home.apply_scale(unit)
+    home.export(tmp_path / "lying.glb")
+    with pytest.warns(UserWarning, match="lie on its side"):
+        load_scene(tmp_path / "lying.glb", scale=scale)
+    home.apply_transform(trimesh.transformations.rotation_matrix(-np.pi / 2, [1, 0, 0]))
+    home.export(tmp_path / "upright.glb")
+    assert load_scene(tmp_path / "upright.glb", scale=scale).warnings == ()
+
+
 def test_a_damaged_navmesh_beside_the_scene_is_refused_before_the_scene_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr("gym_batchnav.scene.load.read_gltf", lambda *_: pytest.fail("the scene was read"))
     (tmp_path / "room.glb").write_bytes(b"glTF")
