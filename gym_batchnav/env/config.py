@@ -60,13 +60,19 @@ RENDER_MODES = ("rgb_array",)
 _PICTURE = ("rgb",)  # the sensor of pictures that a task takes
 _COPIES = 3  # of every state array during a step: masks, infos and the outputs of kernels
 _VIEW_BYTES = 3 * 64  # per view: its matrix and two copies
-_RENAMED = {  # keywords of version 0.2.0 and of reset, and what to pass instead
+_OWN_AGENT = (
+    ", such as NavMeshSettings(agent_radius=0.25, agent_height=0.6, agent_max_climb=0.1, agent_max_slope_deg=30) of "
+    "gym_batchnav.navmesh"
+)
+_RENAMED = {  # keywords of version 0.2.0, of load_scene and of reset, and what to pass instead
     "resident_scenes": "scenes=Scenes(..., resident=...)",
     "max_scene_bytes": "scenes=Scenes(..., max_bytes=...)",
     "episode_file": "episodes=Episodes(file=...)",
     "episode_order": "episodes=Episodes(order=...)",
     "num_episodes": "episodes=Episodes(count=...)",
     "reuse_buffers": "buffers=2",
+    "up": "scenes=load_scene(path, up=...)",
+    "scale": "scenes=load_scene(path, scale=...)",
     "seed": "it to reset(seed=...), or episodes=Episodes(seed=...)",
 }
 
@@ -291,7 +297,7 @@ class EnvConfig:
         for name in ("sensor_noise", "sensor_timing"):
             if getattr(self, name) and self.obs_device != "cpu":
                 raise ValueError(f"{name}= needs observations in main memory: use obs_device='cpu'")
-        check_kind("navmesh_settings", self.navmesh_settings, NavMeshSettings)
+        check_kind("navmesh_settings", self.navmesh_settings, NavMeshSettings, _OWN_AGENT)
         autoreset_mode_of(self.autoreset_mode)
         self._check_images()
 
@@ -524,7 +530,10 @@ def takes_keywords_of(
 
 def _remedy(name: str, known: Set[str]) -> str:
     """Return the end of the error of an unknown keyword: what replaces it, or what it resembles."""
-    kinds = {"scenes": Scenes, "episodes": Episodes, "actions": DiscreteActions, "camera": Camera, "task": PointNav}
+    kinds = {
+        "navmesh_settings": NavMeshSettings, "scenes": Scenes, "episodes": Episodes, "actions": DiscreteActions,
+        "camera": Camera, "task": PointNav,
+    }  # fmt: skip
     parts = {
         one.name: f"{keyword}={kind.__name__}({'..., ' if kind is Scenes else ''}{one.name}=...)"
         for keyword, kind in kinds.items()
@@ -550,10 +559,10 @@ def check_path(name: str, value: object) -> None:
         raise ValueError(f"{name}={value!r}: pass a path")
 
 
-def check_kind(name: str, value: object, kind: type) -> None:
-    """Raise ValueError unless the value is None or an object of a class."""
+def check_kind(name: str, value: object, kind: type, example: str = "") -> None:
+    """Raise ValueError, which ends in the example, unless the value is None or an object of a class."""
     if value is not None and not isinstance(value, kind):
-        raise ValueError(f"{name}={value!r}: pass a {kind.__name__}")
+        raise ValueError(f"{name}={value!r}: pass a {kind.__name__}{example}")
 
 
 def autoreset_mode_of(mode: AutoresetMode | str) -> AutoresetMode:

@@ -402,6 +402,10 @@ class TestWrongUse:
             ({"buffers": 0}, "buffers=0"),
             ({"episodes": 1.5}, "episodes=1.5: pass a path"),
             ({"camera": 64}, "Camera"),
+            (
+                {"navmesh_settings": {"radius": 0.2}},
+                r"such as NavMeshSettings\(agent_radius=.* of gym_batchnav\.navmesh",
+            ),
         ],
     )
     def test_wrong_arguments_are_refused_by_name(self, make, wrong, named):

@@ -68,6 +68,9 @@ def test_a_task_without_a_goal_has_no_shortest_path():
         ("order", "pass episodes=Episodes(order=...)"),
         ("cache_dir", "pass scenes=Scenes(..., cache_dir=...)"),
         ("num_episodes", "pass episodes=Episodes(count=...)"),
+        ("agent_radius", "pass navmesh_settings=NavMeshSettings(agent_radius=...)"),
+        ("up", "pass scenes=load_scene(path, up=...)"),
+        ("scale", "pass scenes=load_scene(path, scale=...)"),
         ("seed", "pass it to reset(seed=...), or episodes=Episodes(seed=...)"),
     ],
 )

@@ -43,6 +43,7 @@ MAX_ROW = 2**20  # cells along x or z that float32 can still distinguish
 MAX_LEVELS = 2**15 - 2  # voxels along y, as int16; four times what Recast's 13 bits hold
 MIN_SAMPLE_DIST = 0.9  # cells: heights are not sampled with a smaller detail_sample_dist
 _BLOCK = 2**14  # triangles
+_HIGH = 100.0  # metres: the unit of higher scenes is rarely the metre
 SMALLEST_CROSS = 1e-12  # square metres: triangles whose sides have a shorter cross product are dropped
 
 
@@ -188,10 +189,10 @@ def _make_grid(points: np.ndarray, triangles: np.ndarray, settings: NavMeshSetti
     levels = size[1] / settings.cell_height
     if columns > MAX_COLUMNS or levels > MAX_LEVELS or max(size[0], size[2]) / settings.cell_size > MAX_ROW:
         raise ValueError(
-            f"the scene measures {size[0]:g} x {size[1]:g} x {size[2]:g} m, {columns:.3g} columns of voxels with "
-            f"cell_size={settings.cell_size} and {levels:.3g} levels with cell_height={settings.cell_height}; the "
-            f"limits are {MAX_COLUMNS:,} columns, {MAX_ROW:,} in a row, and {MAX_LEVELS:,} levels: "
-            "give a larger cell_size or cell_height, or check that the unit is the metre"
+            f"the scene measures {size[0]:g} x {size[1]:g} x {size[2]:g} m: {_unit_hint(size[1])}; it has "
+            f"{columns:.3g} columns of voxels with cell_size={settings.cell_size} and {levels:.3g} levels with "
+            f"cell_height={settings.cell_height}; the limits are {MAX_COLUMNS:,} columns, {MAX_ROW:,} in a row, and "
+            f"{MAX_LEVELS:,} levels: give a larger cell_size or cell_height"
         )
     visits = _cell_visits(points, triangles, settings.cell_size)
     if visits > MAX_CELL_VISITS:
@@ -208,6 +209,17 @@ def _make_grid(points: np.ndarray, triangles: np.ndarray, settings: NavMeshSetti
         height=max(int(np.ceil(np.float32(settings.agent_height) / cell_height)), 1),
         climb=int(np.floor(np.float32(settings.agent_max_climb) / cell_height)),
         radius=int(np.ceil(np.float32(settings.agent_radius) / cell_size)),
+    )
+
+
+def _unit_hint(height: float) -> str:
+    """Return what to do about the unit of a scene of a height in metres."""
+    if height < _HIGH:
+        return "check that the unit is the metre"
+    unit, scale = ("centimetre", 0.01) if height < 10 * _HIGH else ("millimetre", 0.001)
+    return (
+        f"that is hardly the size of a building; if its unit is the {unit}, pass scale={scale} to load_scene, or set "
+        f"units_to_meters in the stage_config that 'gym-batchnav scene info FILE --scale {scale}' prints"
     )
 
 
