@@ -1,6 +1,8 @@
 """SAC or TD3 of Stable-Baselines3 with velocities as actions, evaluated in homes that were not trained on.
 
 pip install "gym-batchnav[sb3]"
+
+On cores that other programs use, set OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive; otherwise torch may nearly stand still.
 """
 
 import argparse

@@ -70,20 +70,21 @@ def load_scene(
     triangles are limited.
 
     ``Scene.metadata`` holds ``up``, ``scale`` and ``origin``: a vertex of the file is rotated, scaled and then moved by
-    -``origin``. With ``"auto"`` the first of these rules that applies decides:
+    -``origin``. With ``"auto"`` the first of these rules that applies decides. The up axis is
 
-    =====  ==============================================================================================
-    up     ``up`` and ``front`` of a Habitat ``NAME.stage_config.json`` next to the file
-    ..     z for glTF whose ``.navmesh`` lies within the scene only so, as scans for Habitat do
-    ..     y for glTF, z for MuJoCo's XML, as specified, with a warning for glTF that seems to lie on its side
-    ..     y or z, if at least twice as much surface faces it as the other
-    ..     y for OBJ; z for PLY, STL and OFF
-    scale  ``units_to_meters`` and ``scale`` of that configuration
-    ..     1 for glTF and MuJoCo's XML, as specified, with a warning for a scene higher than 1,000 m
-    ..     0.001 (millimetres) for a scene higher than 1,000 units
-    ..     0.01 (centimetres) for one higher than 100 units
-    ..     1
-    =====  ==============================================================================================
+    - ``up`` and ``front`` of a Habitat ``NAME.stage_config.json`` next to the file
+    - z for glTF whose ``.navmesh`` lies within the scene only so, as scans for Habitat do
+    - y for glTF, z for MuJoCo's XML, as specified, with a warning for glTF that seems to lie on its side
+    - y or z, if at least twice as much surface faces it as the other
+    - y for OBJ; z for PLY, STL and OFF
+
+    and the scale is
+
+    - ``units_to_meters`` and ``scale`` of that configuration
+    - 1 for glTF and MuJoCo's XML, as specified, with a warning for a scene higher than 1,000 m
+    - 0.001 (millimetres) for a scene higher than 1,000 units
+    - 0.01 (centimetres) for one higher than 100 units
+    - 1
 
     The origin is moved only if there are coordinates beyond 8,192 m, which would be coarse in float32, and no
     ``.navmesh`` next to the file; with one there is a warning instead.
