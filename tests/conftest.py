@@ -6,10 +6,12 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Generator
 from contextlib import ExitStack, closing
 from functools import cache
 from pathlib import Path
@@ -102,6 +104,17 @@ def pytest_sessionstart(session: pytest.Session) -> None:
             stdout=subprocess.DEVNULL,
             cwd=REPOSITORY / "tests",
         )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Leave what collection makes, which stays, to no garbage collection: each would search all of it again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @cache
