@@ -97,7 +97,8 @@ def measure_like_detour(episodes: EpisodeSet, navmesh: NavMesh, tables: Navigati
         goal_set = np.ascontiguousarray(episodes.tour[:, leg])
         length = np.empty(len(episodes), np.float32)
         # In one block, on this thread: a background thread may prepare scenes, and steps would wait for it.
-        detour_blocks(len(episodes), table, Places(slots, polygon, position), goal_set, length)
+        places = Places(slots, polygon, position)
+        detour_blocks(len(episodes), len(episodes), (table, places, goal_set, length))
         leg_distance[:, leg] = np.where(goal_set >= 0, length, 0)
         last = episodes.first_goal[np.maximum(goal_set, 0)]  # the sets of tours hold one goal each
         position = tables.goals.point[last]

@@ -108,7 +108,7 @@ class NavMeshAgents:
             active,
             outcome,
         )
-        run_blocks(step_blocks, BLOCK, size, size >= PARALLEL_FROM, *arguments)
+        run_blocks(step_blocks, BLOCK, size, size >= PARALLEL_FROM, size, arguments)
 
     def distance(
         self,
@@ -135,9 +135,9 @@ class NavMeshAgents:
         arguments = (self.table, Places(slots, polygon, position), goal_index, out)
         if method != "exact" and is_detour(method):
             block = -(-size // (DETOUR_TURNS * numba.get_num_threads()))
-            run_blocks(detour_blocks, block, size, size >= DETOUR_PARALLEL_FROM, *arguments)
+            run_blocks(detour_blocks, block, size, size >= DETOUR_PARALLEL_FROM, size, arguments)
         else:
-            run_blocks(distance_blocks, BLOCK, size, size >= PARALLEL_FROM, *arguments)
+            run_blocks(distance_blocks, BLOCK, size, size >= PARALLEL_FROM, size, arguments)
 
     def visible_floor(self, slots: np.ndarray, polygon: np.ndarray, position: np.ndarray) -> np.ndarray:
         """Return the points of the visible floor under all agents: [N, 3] float32, metres.
@@ -189,7 +189,7 @@ class NavMeshAgents:
             float(goal_radius),
             actions,
         )
-        run_blocks(follow_blocks, BLOCK, size, size >= PARALLEL_FROM, *arguments)
+        run_blocks(follow_blocks, BLOCK, size, size >= PARALLEL_FROM, size, arguments)
         return actions
 
     def next_walk(
@@ -213,7 +213,7 @@ class NavMeshAgents:
         expect_array("goal_index", goal_index, np.int32, (size,))
         walks = Walks(*np.empty((3, size)))
         arguments = (self.table, Places(slots, polygon, position), goal_index, float(longest), bool(sliding), walks)
-        run_blocks(walk_blocks, BLOCK, size, size >= PARALLEL_FROM, *arguments)
+        run_blocks(walk_blocks, BLOCK, size, size >= PARALLEL_FROM, size, arguments)
         return walks
 
 

@@ -13,7 +13,6 @@ from gym_batchnav.render.api import SENSOR_FORMATS, make_renderer
 from gym_batchnav.render.bodies import BodyViews
 from gym_batchnav.scene.builder import Placed, compose
 
-RENDERERS = ["embree", "warp", pytest.param("opengl", marks=pytest.mark.opengl)]
 pytestmark = pytest.mark.filterwarnings("ignore:renderer='warp'")
 SENSORS = ("depth", "rgb", "semantic")
 NUM_VIEWS = 12
@@ -48,8 +47,6 @@ def views_of(rng):
 
 
 def draw(renderer, scenes, camera, views, bodies=None, slots=None, sensors=SENSORS):
-    if renderer == "warp":
-        pytest.importorskip("warp")
     shapes = SceneLibrary.from_scenes(SHAPES)
     drawer = make_renderer(renderer, SceneLibrary.from_scenes(scenes), bodies=shapes)
     slots = np.zeros(len(views), np.int32) if slots is None else slots
@@ -60,22 +57,21 @@ def draw(renderer, scenes, camera, views, bodies=None, slots=None, sensors=SENSO
 
 
 @pytest.mark.parametrize("camera", [Camera(50, 38), Camera(32, 32, hfov_deg=120, cull_backfaces=True)])
-@pytest.mark.parametrize("renderer", RENDERERS)
-def test_bodies_look_as_if_they_were_part_of_the_scene(renderer, camera):
+def test_bodies_look_as_if_they_were_part_of_the_scene(name, camera):
     rng = np.random.default_rng(0)
     poses = scattered(rng, 4)
     views = views_of(rng)
     kinds = np.array([0, 1, 0, 1])
     room = box_room()
     placed = [Placed(SHAPES[kind], one.astype(float)) for kind, one in zip(kinds, poses, strict=True)]
-    expected = draw(renderer, [compose("whole", [Placed(room, np.eye(4)), *placed])], camera, views)
+    expected = draw(name, [compose("whole", [Placed(room, np.eye(4)), *placed])], camera, views)
     bodies = BodyViews(
         np.repeat(np.arange(NUM_VIEWS), 4),
         np.tile(kinds, NUM_VIEWS),
         np.tile(poses, (NUM_VIEWS, 1, 1)),
         np.tile(np.array([101, 102, 103, 104], np.int32), NUM_VIEWS),
     )
-    found = draw(renderer, [room], camera, views, bodies)
+    found = draw(name, [room], camera, views, bodies)
     np.testing.assert_allclose(found["depth"], expected["depth"], atol=1e-5)
     assert (np.abs(found["rgb"].astype(int) - expected["rgb"]).max(axis=-1) > 2).mean() < 1e-3
     in_scene = len(room.objects)
@@ -118,8 +114,7 @@ def test_they_do_through_lenses_and_in_normals_and_points(lens):
             np.testing.assert_array_equal(image, found[sensor])
 
 
-@pytest.mark.parametrize("renderer", RENDERERS)
-def test_each_view_shows_its_own_bodies(renderer):
+def test_each_view_shows_its_own_bodies(name):
     """A view without bodies shows the scene alone; a body that faces a camera hides it in that view alone."""
     camera = Camera(16, 16)
     eye = np.array([-2.0, 1.0, 2.0])
@@ -127,18 +122,17 @@ def test_each_view_shows_its_own_bodies(renderer):
     bodies = BodyViews(
         np.array([1]), np.array([0]), pose(-2, 1, 0)[None], np.array([77], np.int32)
     )  # fmt: skip
-    pictures = draw(renderer, [box_room()], camera, views, bodies)
+    pictures = draw(name, [box_room()], camera, views, bodies)
     np.testing.assert_array_equal(pictures["semantic"][0], pictures["semantic"][2])
     assert not (pictures["semantic"][0] == 77).any()
     assert pictures["semantic"][1, 8, 8, 0] == 77
     assert pictures["depth"][1, 8, 8, 0] == pytest.approx(0.8 / camera.max_depth, abs=1e-4)
 
 
-@pytest.mark.parametrize("renderer", RENDERERS)
-def test_a_body_without_a_category_hides_the_ids_behind_it(renderer):
+def test_a_body_without_a_category_hides_the_ids_behind_it(name):
     views = look_at(np.array([-2.0, 1.0, 2.0]), np.array([-2.0, 1.0, 0.0]))[None]
     bodies = BodyViews(np.array([0]), np.array([0]), pose(-2, 1, 0)[None], np.zeros(1, np.int32))
-    assert draw(renderer, [box_room()], Camera(16, 16), views, bodies)["semantic"][0, 8, 8, 0] == 0
+    assert draw(name, [box_room()], Camera(16, 16), views, bodies)["semantic"][0, 8, 8, 0] == 0
 
 
 def test_views_follow_bodies_that_move_and_change_their_shapes():

@@ -20,14 +20,6 @@ SMALL = dataclasses.replace(METRES, width=8, height=8)
 SLOT = np.zeros(1, np.int32)
 
 
-@pytest.fixture(params=["embree", "warp", pytest.param("opengl", marks=pytest.mark.opengl)])
-def name(request) -> str:
-    """Name of the renderer."""
-    if request.param == "warp":
-        pytest.importorskip("warp")
-    return request.param
-
-
 @pytest.fixture
 def rendering(name):
     """Makes a renderer of some scenes or of a library; closed afterwards."""

@@ -95,14 +95,6 @@ SCENES = {
 }
 
 
-@pytest.fixture(scope="module", params=["embree", "warp", pytest.param("opengl", marks=pytest.mark.opengl)])
-def name(request) -> str:
-    """Name of the renderer."""
-    if request.param == "warp":
-        pytest.importorskip("warp")
-    return request.param
-
-
 @pytest.fixture(scope="module")
 def draw(name):
     """Draws one view of a scene with one of the renderers."""

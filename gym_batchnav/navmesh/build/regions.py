@@ -296,33 +296,23 @@ def merge_regions(
 
 
 def _note_overlaps(regions: dict[int, _Region], region: np.ndarray, column: np.ndarray) -> None:
-    """Record which regions have spans in the same columns."""
-    keys = _overlapping_pairs(region, column)
-    for low, high in zip((keys >> 32).tolist(), (keys & 0xFFFFFFFF).tolist(), strict=True):
-        if low == high:
-            regions[low].overlaps_itself = True
-        else:
-            regions[low].above_below.add(high)
-            regions[high].above_below.add(low)
-
-
-def _overlapping_pairs(region: np.ndarray, column: np.ndarray) -> np.ndarray:
-    """Return the distinct pairs of regions of which one has a span above the other, as ``lower << 32 | upper``.
-
-    The columns of the spans are ascending, and so are the pairs, [n] int64.
-    """
-    found = np.zeros(0, np.int64)
+    """Record which regions have spans in the same columns, which are ascending."""
     above = 1
     rows = np.flatnonzero(column[1:] == column[:-1])
     while len(rows):
         lower = region[rows]
         upper = region[rows + above]
         keys = (lower.astype(np.int64) << 32 | upper)[(lower != SOLID) & (upper != SOLID)]
-        found = np.union1d(found, keys[np.diff(keys, prepend=-1) != 0])  # most are equal to the one before
+        keys = np.unique(keys[np.diff(keys, prepend=-1) != 0])  # most are equal to the one before
+        for low, high in zip((keys >> 32).tolist(), (keys & 0xFFFFFFFF).tolist(), strict=True):
+            if low == high:
+                regions[low].overlaps_itself = True
+            else:
+                regions[low].above_below.add(high)
+                regions[high].above_below.add(low)
         above += 1
         rows = rows[rows + above < len(column)]
         rows = rows[column[rows + above] == column[rows]]
-    return found
 
 
 def _drop_small_groups(regions: dict[int, _Region], min_area: float) -> None:

@@ -194,69 +194,35 @@ def _walk_block(
                 walks.distance[i], walks.direction[i], walks.length[i] = found
 
 
+# The kernels that Python calls take the size of a block, the number of agents, and the further arguments of the kernel
+# of one block.
+
+
 @njit(**ENTRY)
-def step_blocks(
-    block_size: int,
-    table: np.ndarray,
-    moves: Moves,
-    places: Places,
-    heading: np.ndarray,
-    sliding: bool,
-    active: np.ndarray,
-    outcome: StepOutcome,
-) -> None:
+def step_blocks(block_size: int, size: int, arguments: tuple) -> None:
     """Turn or move all agents, in blocks; shapes as in ``NavMeshAgents.step``."""
-    arguments = (block_size, table, moves, places, heading, sliding, active, outcome)
-    for_each(_step_block, _num_blocks(places, block_size), arguments)
+    for_each(_step_block, (size + block_size - 1) // block_size, (block_size, *arguments))
 
 
 @njit(**ENTRY)
-def distance_blocks(
-    block_size: int, table: np.ndarray, places: Places, goal_index: np.ndarray, out: np.ndarray
-) -> None:
+def distance_blocks(block_size: int, size: int, arguments: tuple) -> None:
     """Measure the distances of all agents, in blocks; shapes as in ``NavMeshAgents.distance``."""
-    arguments = (block_size, table, places, goal_index, out)
-    for_each(_distance_block, _num_blocks(places, block_size), arguments)
+    for_each(_distance_block, (size + block_size - 1) // block_size, (block_size, *arguments))
 
 
 @njit(**ENTRY)
-def detour_blocks(block_size: int, table: np.ndarray, places: Places, goal_index: np.ndarray, out: np.ndarray) -> None:
+def detour_blocks(block_size: int, size: int, arguments: tuple) -> None:
     """Measure the distances of all agents as Detour does, in blocks; shapes as in ``NavMeshAgents.distance``."""
-    arguments = (block_size, table, places, goal_index, out)
-    for_each(_detour_block, _num_blocks(places, block_size), arguments)
+    for_each(_detour_block, (size + block_size - 1) // block_size, (block_size, *arguments))
 
 
 @njit(**ENTRY)
-def follow_blocks(
-    block_size: int,
-    table: np.ndarray,
-    places: Places,
-    heading: np.ndarray,
-    goal_index: np.ndarray,
-    stride: Stride,
-    goal_radius: float,
-    actions: np.ndarray,
-) -> None:
+def follow_blocks(block_size: int, size: int, arguments: tuple) -> None:
     """Choose the actions of all agents, in blocks; shapes as in ``NavMeshAgents.next_action``."""
-    arguments = (block_size, table, places, heading, goal_index, stride, goal_radius, actions)
-    for_each(_follow_block, _num_blocks(places, block_size), arguments)
+    for_each(_follow_block, (size + block_size - 1) // block_size, (block_size, *arguments))
 
 
 @njit(**ENTRY)
-def walk_blocks(
-    block_size: int,
-    table: np.ndarray,
-    places: Places,
-    goal_index: np.ndarray,
-    longest: float,
-    sliding: bool,
-    walks: Walks,
-) -> None:
+def walk_blocks(block_size: int, size: int, arguments: tuple) -> None:
     """Find the next straight walks of all agents, in blocks; shapes as in ``NavMeshAgents.next_walk``."""
-    arguments = (block_size, table, places, goal_index, longest, sliding, walks)
-    for_each(_walk_block, _num_blocks(places, block_size), arguments)
-
-
-@njit(**SMALL)
-def _num_blocks(places: Places, block_size: int) -> int:
-    return (len(places.slots) + block_size - 1) // block_size
+    for_each(_walk_block, (size + block_size - 1) // block_size, (block_size, *arguments))
