@@ -56,7 +56,9 @@ def evaluate(
         ),
     ] = None,
     num_envs: Annotated[int, typer.Option(help="Environments; the results do not depend on it.", min=1)] = 100,
-    sample: Annotated[bool, typer.Option("--sample", help="Sample actions instead of taking the most likely.")] = False,
+    sample: Annotated[
+        bool, typer.Option("--sample", help="Sample the actions of policy files instead of taking the most likely.")
+    ] = False,
     protocol: Annotated[
         str | None, typer.Option(help="A paper's or challenge's protocol, such as pointnav-2021; not for policy files.")
     ] = None,

@@ -92,6 +92,7 @@ def _measures_of(comparison: Comparison) -> tuple[str, ...]:
 def protocol(comparison: Comparison) -> dict[str, Any]:
     """Return the protocol card with the agents and the rules of the evaluation, as JSON values."""
     asked = comparison.asked
+    are_files = all(comparison.chosen[name].file is not None for name in comparison.policies)
     return {
         **comparison.protocol(),
         "evaluation": {
@@ -100,7 +101,7 @@ def protocol(comparison: Comparison) -> dict[str, Any]:
             "runs": len(comparison.policies),
             "episodes_per_scene": comparison.episodes_per_scene,
             "seed": asked.seed,
-            "actions": "sampled" if asked.sample else "most likely",
+            "actions": "those of the agent" if not are_files else "sampled" if asked.sample else "most likely",
             "confidence": CONFIDENCE,
             "resamples": NUM_RESAMPLES,
             "resampled": "scenes, episodes in each scene, runs",
@@ -140,17 +141,21 @@ def figures(found: Mapping[str, Estimate]) -> dict[str, float | list[float]]:
 
 
 def episode_table(env: BatchNavEnv, results: Mapping[str, EvaluatedEpisodes]) -> str:
-    """Format all episodes of all agents as CSV, with the names of agents, scenes and episodes."""
+    """Format all episodes of all agents as CSV, with the names of agents, scenes, episodes and categories of goals."""
     text = io.StringIO()
+    categories = getattr(env.task, "categories", ())
     measures = list(dict.fromkeys(name for episodes in results.values() for name in episodes.measures))
     columns = ["episode_index", *measures, "num_steps", "start_distance"]
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["agent", "scene", "episode", *columns])
+    writer.writerow(["agent", "scene", "episode", *(["category"] if categories else []), *columns])
     for agent, episodes in results.items():
         slots, rows = env.simulator.schedule.locate(episodes.episode_index)
         values = [getattr(episodes, name).astype(float).tolist() for name in columns]
         for slot, row, *numbers in zip(slots.tolist(), rows.tolist(), *values, strict=True):
-            names = (agent, env.library.name(slot), env.simulator.episode_set(slot).ids[row])
+            episode_set = env.simulator.episode_set(slot)
+            names = [agent, env.library.name(slot), episode_set.ids[row]]
+            if categories:
+                names.append(categories[episode_set.category[row]])
             writer.writerow([*names, *(f"{number:.6g}" for number in numbers)])
     return text.getvalue()
 

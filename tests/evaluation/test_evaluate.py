@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from furnished import furnished
 from rooms import box_room
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -10,8 +11,10 @@ from gym_batchnav.env.batch import BatchNavEnv  # noqa: E402
 from gym_batchnav.evaluation.agents import STOP_CHANCE, RandomAgent, ShortestPathAgent  # noqa: E402
 from gym_batchnav.evaluation.evaluate import EvaluatedEpisodes, evaluate  # noqa: E402
 from gym_batchnav.evaluation.intervals import bootstrap, estimates  # noqa: E402
+from gym_batchnav.evaluation.report import episode_table  # noqa: E402
 from gym_batchnav.geometry import Camera  # noqa: E402
 from gym_batchnav.library.library import SceneLibrary  # noqa: E402
+from gym_batchnav.task.objectnav import ObjectNav  # noqa: E402
 from gym_batchnav.train.policy import make_policy  # noqa: E402
 from gym_batchnav.train.policy_agent import PolicyAgent  # noqa: E402
 
@@ -256,3 +259,12 @@ def test_scenes_of_different_sizes_count_by_their_episodes():
     shuffled = np.random.default_rng(0).permutation(100)
     found = bootstrap({"x": values[shuffled]}, scene[shuffled])["x"]
     assert found.mean == 0.9 and found.low == 0.0 and found.high == 1.0
+
+
+def test_the_table_has_the_categories_of_goals(make):
+    library = SceneLibrary.from_scenes([furnished()])
+    env = make(4, library=library, task=ObjectNav(("crate", "table")), sensors=())
+    _, *rows = (row.split(",") for row in episode_table(env, {"": evaluate(env, RandomAgent())}).splitlines())
+    numbers = env.simulator.episode_set(0).category
+    assert [row[3] for row in rows] == [env.task.categories[number] for number in numbers]
+    assert len({row[3] for row in rows}) > 1
