@@ -91,7 +91,6 @@ def generate_apartment(
 
 
 def _check(seed: int, area: float | None, storeys: int | None, closed_doors: int | None, triangles: int) -> None:
-    """Raise ValueError unless all arguments are in their range."""
     check_whole(seed=seed, closed_doors=closed_doors or 0)
     check_between(MIN_TRIANGLES, MAX_TRIANGLES, triangles=triangles)
     if area is not None:

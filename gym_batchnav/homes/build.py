@@ -180,9 +180,7 @@ class Builder:
         sides = 4 if square else self.detail.segments(10, 4 if self.detail.level > COARSEST else 3)
         self.add(finish, shapes.tube([foot, top], radius, sides))
 
-    def panel(
-        self, finish: str, size: tuple[float, float], at: Vector, crop: Vector | None = None, yaw: float = 0.0
-    ) -> None:
+    def panel(self, finish: str, size: tuple[float, float], at: Vector, crop: Vector | None = None) -> None:
         """Add an upright rectangle that faces +z, its lower edge centred on ``at``.
 
         Args:
@@ -190,7 +188,6 @@ class Builder:
             size: Width and height, metres.
             at: Middle of the lower edge.
             crop: (u0, v0, u1, v1) of the texture to show, v from the top; None lays the texture at its real size.
-            yaw: Rotation about y, radians.
         """
         x = size[0] / 2
         y = size[1]
@@ -199,7 +196,7 @@ class Builder:
             u0, v0, u1, v1 = crop
             metres = self._finishes[finish].metres
             shape = shape._replace(uvs=np.array([[u0, v1], [u1, v1], [u0, v0], [u1, v0]]) * metres)
-        self.add(finish, shape, at, yaw)
+        self.add(finish, shape, at)
 
     def mat(self, finish: str, size: tuple[float, float], at: Vector, shade: float = 1.0) -> None:
         """Add a level rectangle of the given width and depth, centred on ``at``, that faces up."""
@@ -210,14 +207,14 @@ class Builder:
 
     def solid(self) -> Solid:
         """Return everything added so far as one mesh."""
-        starts = np.cumsum([0] + [len(part.vertices) for part in self._parts])
-        return Solid(
-            np.concatenate([part.vertices for part in self._parts]),
-            np.concatenate([part.uvs for part in self._parts]),
-            np.concatenate([part.shade for part in self._parts]),
-            np.concatenate([part.triangles + start for part, start in zip(self._parts, starts[:-1], strict=True)]),
-            np.concatenate([part.finish for part in self._parts]),
-        )
+        return joined(self._parts)
+
+
+def joined(solids: Sequence[Solid]) -> Solid:
+    """Return solids as one."""
+    starts = np.cumsum([0] + [len(solid.vertices) for solid in solids[:-1]])
+    moved = [one._replace(triangles=one.triangles + start) for one, start in zip(solids, starts, strict=True)]
+    return Solid(*map(np.concatenate, zip(*moved, strict=True)))
 
 
 def _along_the_grain(shape: Shape) -> np.ndarray:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gym_batchnav.geometry import convex_hull
-from gym_batchnav.homes.build import Builder, Detail, Solid, transform
+from gym_batchnav.homes.build import Builder, Detail, Solid, joined, transform
 from gym_batchnav.homes.cells import INNER_WALL
 from gym_batchnav.homes.finishes import Finish, make_materials
 from gym_batchnav.homes.layout import Catalogue, Piece
@@ -103,11 +103,11 @@ def compose(name: str, seed: int, furnished: Furnished, triangles: int) -> Scene
 
 def _floor_shading(pieces: list[Piece]) -> Shading:
     """Return the share of light that the pieces of a room leave on its floor, less under and next to them."""
-    rects = [(piece.rect, piece.low) for piece in pieces if piece.low < 0.5 and piece.high > 0.05]
+    rects = [piece.rect for piece in pieces if piece.low < 0.5 and piece.high > 0.05]
 
     def shading(x: np.ndarray, z: np.ndarray) -> np.ndarray:
         light = np.ones_like(x)
-        for (x0, z0, x1, z1), _ in rects:
+        for x0, z0, x1, z1 in rects:
             distance = np.hypot(np.maximum(0, np.maximum(x0 - x, x - x1)), np.maximum(0, np.maximum(z0 - z, z - z1)))
             light = np.minimum(light, 1 - _DARKER * np.exp(-distance / 0.16))
         return light
@@ -116,12 +116,10 @@ def _floor_shading(pieces: list[Piece]) -> Shading:
 
 
 def _count(objects: list[tuple[str, Solid]]) -> int:
-    """Count the triangles of named solids."""
     return sum(len(solid.triangles) for _, solid in objects)
 
 
 def _count_pieces(catalogue: Catalogue, pieces: list[Piece], level: float) -> int:
-    """Count the triangles of pieces at a level of detail."""
     return sum(len(catalogue.solid(piece.prototype, level).triangles) for piece in pieces)
 
 
@@ -136,13 +134,7 @@ def _without_ornaments(catalogue: Catalogue, pieces: list[Piece], budget: int, o
 
 
 def _choose_cell(plan: Plan, coarse: int, budget: int) -> float:
-    """Return the smallest cell found, in metres, that keeps the shell within a number of triangles, or the coarsest.
-
-    Args:
-        plan: Floor plan.
-        coarse: Triangles of the shell with the coarsest cell.
-        budget: Triangles it may have.
-    """
+    """Return the smallest cell found, metres, with which the shell, of ``coarse`` triangles with the coarsest, fits."""
     besides = coarse - 2 * num_cells(plan, _COARSEST_GRID)
     return 1 / largest_within(lambda fine: besides + 2 * num_cells(plan, 1 / fine), budget, 1 / _COARSEST_GRID, 2.0)
 
@@ -166,24 +158,20 @@ def _assemble(
     metadata: dict[str, object],
 ) -> Scene:
     """Return one Scene of all objects, with the materials that they use."""
-    solids = [solid for _, solid in objects]
-    starts = np.cumsum([0] + [len(solid.vertices) for solid in solids])
-    finish = np.concatenate([solid.finish for solid in solids])
-    used, material = np.unique(finish, return_inverse=True)
+    whole = joined([solid for _, solid in objects])
+    counts = [len(solid.triangles) for _, solid in objects]
+    used, material = np.unique(whole.finish, return_inverse=True)
     materials, textures = make_materials([list(finishes.values())[k] for k in used], seed)
-    shade = np.concatenate([solid.shade for solid in solids])
-    colors = np.full((len(shade), 4), 255, np.uint8)
-    colors[:, :3] = np.rint(255 * np.clip(shade, 0, 1))[:, None]
-    vertices = np.concatenate([solid.vertices for solid in solids]).astype(np.float32)
-    triangles = np.concatenate([s.triangles + k for s, k in zip(solids, starts[:-1], strict=True)]).astype(np.int32)
+    colors = np.full((len(whole.shade), 4), 255, np.uint8)
+    colors[:, :3] = np.rint(255 * np.clip(whole.shade, 0, 1))[:, None]
     return Scene(
         name=name,
-        vertices=vertices,
-        triangles=triangles,
+        vertices=whole.vertices.astype(np.float32),
+        triangles=whole.triangles.astype(np.int32),
         triangle_material=material.astype(np.int32),
-        triangle_object=np.repeat(np.arange(1, len(solids) + 1), [len(s.triangles) for s in solids]).astype(np.int32),
+        triangle_object=np.repeat(np.arange(1, len(objects) + 1), counts).astype(np.int32),
         materials=materials,
-        uvs=np.concatenate([solid.uvs for solid in solids]).astype(np.float32),
+        uvs=whole.uvs.astype(np.float32),
         colors=colors,
         textures=textures,
         objects=tuple(SceneObject.generated(name) for name, _ in objects),

@@ -77,7 +77,6 @@ def damaged(scene: Scene, strength: float, seed: int) -> Scene:
 
 
 def _surface(scene: Scene) -> Surface:
-    """Return the triangles of a generated scene."""
     assert scene.uvs is not None and scene.colors is not None
     return Surface(
         scene.vertices.astype(np.float64),
@@ -133,7 +132,6 @@ def _refined(surface: Surface, objects: list[SceneObject], holes: Spots) -> Surf
 
 
 def _random_points(surface: Surface, count: int, rng: np.random.Generator) -> np.ndarray:
-    """Return random points [count, 3] on a surface."""
     ends = np.cumsum(surface.areas)
     chosen = np.searchsorted(ends, rng.random(count) * ends[-1])
     return surface.centers[np.minimum(chosen, len(ends) - 1)]
@@ -148,7 +146,6 @@ def _draw_holes(surface: Surface, strength: float, rng: np.random.Generator) -> 
 
 
 def _without_holes(surface: Surface, holes: Spots, rng: np.random.Generator) -> Surface:
-    """Return a surface with ragged holes in it."""
     centers = surface.centers
     kept = np.ones(len(centers), bool)
     for point, radius in zip(holes.points, holes.radii, strict=True):

@@ -112,7 +112,6 @@ def choose_finishes(rng: np.random.Generator) -> dict[str, Finish]:
 
 
 def _pick(rng: np.random.Generator, options: Sequence[_Option]) -> _Option:
-    """Choose one of several options with equal probability."""
     return options[int(rng.integers(len(options)))]
 
 

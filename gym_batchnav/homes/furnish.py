@@ -122,7 +122,6 @@ def _own_zone(zone: tuple[float, float, float, float], wall: Wall, u: float) -> 
 
 
 def _dress_windows(layout: RoomLayout) -> None:
-    """Place curtains and radiators."""
     kind = layout.room.kind
     height = layout.room.height
     if kind not in ("living", "bedroom", "study"):

@@ -225,9 +225,9 @@ class RoomLayout:
                     break
         return None
 
-    def hang(self, prototype: Prototype, kind: str, wall: Wall, u: float, gap: float = 0.012) -> Piece | None:
+    def hang(self, prototype: Prototype, kind: str, wall: Wall, u: float) -> Piece | None:
         """Put a prototype on a wall above the floor, if nothing is in front of it there."""
-        matrix = self.at_wall(prototype, wall, u, gap)
+        matrix = self.at_wall(prototype, wall, u, gap=0.012)
         return self.place(prototype, kind, matrix, check=False) if self.fits(prototype, matrix, 0.06) else None
 
     def stand_on(self, prototype: Prototype, kind: str, matrix: np.ndarray) -> Piece:
@@ -295,6 +295,6 @@ def _stretches(free: np.ndarray) -> np.ndarray:
     return np.cumsum(begins).reshape(free.shape)
 
 
-def upright(at: tuple[float, float], yaw: float, y: float = 0.0) -> np.ndarray:
+def upright(at: tuple[float, float], yaw: float) -> np.ndarray:
     """Return the matrix [4, 4] that places an object at x, z, rotated by ``yaw`` radians."""
-    return transform((at[0], y, at[1]), yaw)
+    return transform((at[0], 0.0, at[1]), yaw)

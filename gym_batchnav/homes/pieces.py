@@ -207,12 +207,10 @@ def _books(b: Builder, x: float, end: float, height: float, count: int, at: Spot
 
 
 def _standing(books: np.ndarray, at: Spot) -> shapes.Shape:
-    """Make books side by side, without undersides and backs, which are never visible.
+    """Make books [N, 6] side by side, without undersides and backs, which are never visible.
 
-    Args:
-        books: [N, 6], for each where it starts along x, its thickness, height and depth, metres, which of 32 spines it
-            shows, and by how much, 0 to 1, it stands forward.
-        at: Middle of the shelf.
+    The columns are where a book starts along x, its thickness, height and depth, metres, which of 32 spines it shows,
+    and by how much, 0 to 1, it stands forward.
     """
     start, thick, tall, deep, spine, forward = books[:, :, None].transpose(1, 0, 2)
     unit = shapes.box((1, 1, 1))

@@ -59,9 +59,9 @@ class Wall:
         """The turn from the wall's frame to the world, radians."""
         return self.side * np.pi / 2
 
-    def matrix(self, u: float = 0.0, out: float = 0.0, y: float = 0.0) -> np.ndarray:
+    def matrix(self, u: float = 0.0, out: float = 0.0) -> np.ndarray:
         """Return the matrix [4, 4] from the frame of a point ``out`` metres in front of the wall to the world."""
-        return transform(tuple(self.point(u, out, y)), self.yaw)
+        return transform(tuple(self.point(u, out)), self.yaw)
 
     def point(self, u: float, out: float = 0.0, y: float = 0.0) -> np.ndarray:
         """Return a point of the wall in the world [3], metres."""

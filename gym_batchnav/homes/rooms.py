@@ -58,8 +58,7 @@ def _lounge(layout: RoomLayout, style: Style, width: float) -> bool:
     sofa = prototype("sofa", width=width, arms=style.arms)
     for _, wall, u, gap in _facing(layout, 2.9, 0.95):
         tv = layout.at_wall(bench, wall, u)
-        seat = wall.matrix(u, gap + 0.45)
-        seat = seat @ upright((0, 0), np.pi)
+        seat = wall.matrix(u, gap + 0.45) @ upright((0, 0), np.pi)
         table = prototype("coffee_table", style=style.coffee)
         middle = wall.matrix(u, gap - 0.72)
         if not all(layout.fits(p, m) for p, m in ((bench, tv), (sofa, seat), (table, middle))):
@@ -72,8 +71,7 @@ def _lounge(layout: RoomLayout, style: Style, width: float) -> bool:
         layout.place(table, "coffee_table", middle)
         oblong = prototype("rug", width=2.3, depth=1.7)
         carpet = prototype("round_rug", radius=1.1) if style.coffee == "round" else oblong
-        rug_at = wall.matrix(u, gap - 0.60)
-        layout.try_stand(carpet, "rug", rug_at)
+        layout.try_stand(carpet, "rug", wall.matrix(u, gap - 0.60))
         lamp = prototype("arc_lamp" if style.lamp == "disc" else "floor_lamp")
         for side in (-1, 1):
             spot = wall.matrix(u + side * (width / 2 + 0.28), gap + 0.5)
@@ -160,8 +158,7 @@ def furnish_bedroom(layout: RoomLayout) -> None:
                 layout.place(table, "bedside_table", matrix)
         finish = ("rug", "rug2", "rug3")[int(layout.rng.integers(3))]
         carpet = prototype("rug", width=round(2 * half + 0.8, 1), depth=1.3, finish=finish)
-        matrix = bed.matrix @ upright((0, 0.62), 0.0)
-        layout.try_stand(carpet, "rug", matrix)
+        layout.try_stand(carpet, "rug", bed.matrix @ upright((0, 0.62), 0.0))
     _place_desk(layout)
     layout.along_walls(prototype("chest"), "chest", access=0.6)
     if layout.room.area > 18.0:
@@ -188,8 +185,7 @@ def furnish_study(layout: RoomLayout) -> None:
         layout.along_walls(prototype("bookshelf", width=width, height=2.0), "bookshelf", prefer="corner")
     centre = ((layout.room.bounds[0] + layout.room.bounds[2]) / 2, (layout.room.bounds[1] + layout.room.bounds[3]) / 2)
     carpet = prototype("round_rug", radius=0.9, finish="rug3")
-    matrix = upright(centre, 0.0)
-    layout.try_stand(carpet, "rug", matrix)
+    layout.try_stand(carpet, "rug", upright(centre, 0.0))
     layout.along_walls(prototype("armchair"), "armchair", prefer="corner", gap=0.10)
     layout.along_walls(prototype("sideboard", width=1.2, height=0.86), "sideboard", prefer="middle", access=0.5)
     layout.along_walls(prototype("plant", height=1.1), "plant", prefer="nook", access=0.0, gap=0.03)
@@ -210,24 +206,21 @@ def _place_desk(layout: RoomLayout) -> None:
 def _place_bed(layout: RoomLayout, widths: tuple[float, ...], blanket: str) -> Piece | None:
     """Place the widest bed that fits, its head at a wall without openings if there is one."""
     walls = [wall for wall in layout.room.walls if not wall.openings] or list(layout.room.walls)
+    placed = None
     for width in widths:
         bed = prototype("bed", width=width, blanket=blanket)
         prefer = "middle" if width > 1.0 else "corner"
-        placed = layout.along_walls(bed, "bed", walls, prefer=prefer, access=0.4)
+        placed = placed or layout.along_walls(bed, "bed", walls, prefer=prefer, access=0.4)
         placed = placed or layout.along_walls(bed, "bed", prefer="corner", access=0.4)
-        if placed is not None:
-            return placed
-    return None
+    return placed
 
 
 def _place_wardrobe(layout: RoomLayout) -> Piece | None:
-    """Place the widest wardrobe that fits."""
+    placed = None
     for width in (2.0, 1.5, 1.0, 0.8):
         wardrobe = prototype("wardrobe", width=width)
-        placed = layout.along_walls(wardrobe, "wardrobe", prefer="corner", access=0.5)
-        if placed is not None:
-            return placed
-    return None
+        placed = placed or layout.along_walls(wardrobe, "wardrobe", prefer="corner", access=0.5)
+    return placed
 
 
 def furnish_hall(layout: RoomLayout) -> None:
@@ -239,8 +232,7 @@ def furnish_hall(layout: RoomLayout) -> None:
     r = layout.room.bounds
     runner = prototype("rug", width=round(min(3.0, max(wide, deep) - 1.2), 1), depth=0.75, finish="rug2")
     centre = ((r[0] + r[2]) / 2, (r[1] + r[3]) / 2)
-    matrix = upright(centre, 0.0 if wide > deep else np.pi / 2)
-    layout.try_stand(runner, "rug", matrix)
+    layout.try_stand(runner, "rug", upright(centre, 0.0 if wide > deep else np.pi / 2))
     layout.along_walls(prototype("plant", height=1.0), "plant", prefer="nook", access=0.0, gap=0.03)
     glass = prototype("mirror", width=0.55, height=1.3, middle=1.35, frame="wood")
     for wall in layout.room.walls:
@@ -328,20 +320,17 @@ def _place_row(layout: RoomLayout, style: Style, wall: Wall, u: float, length: f
 def _above_worktop(layout: RoomLayout, style: Style, wall: Wall, u: float, width: float, kind: str) -> None:
     """Place tiles, and a cupboard, a shelf or a hood over one unit, where no window is; things on the worktop."""
     tiles = prototype("splash_back", width=width)
-    matrix = wall.matrix(u, 0.006)
-    layout.try_stand(tiles, "tiles", matrix, margin=-0.02)
+    layout.try_stand(tiles, "tiles", wall.matrix(u, 0.006), margin=-0.02)
     if kind == "kitchen_hob":
         over = prototype("hood", width=0.6, ceiling=layout.room.height)
         name = "hood"
     else:
         over = prototype("wall_cupboard", width=width, shelf=style.open_shelf)
         name = "wall_cupboard"
-    matrix = wall.matrix(u, 0.006 - float(layout.catalogue.bounds(over)[0, 2]))
-    layout.try_stand(over, name, matrix, margin=-0.02)
+    layout.try_stand(over, name, wall.matrix(u, 0.006 - float(layout.catalogue.bounds(over)[0, 2])), margin=-0.02)
     if kind == "kitchen_unit":
         things = prototype("worktop_things", kind=int(layout.rng.integers(3)))
-        matrix = wall.matrix(u, 0.32)
-        layout.try_stand(things, "kitchen_things", matrix, margin=-0.03, ignore_access=True)
+        layout.try_stand(things, "kitchen_things", wall.matrix(u, 0.32), margin=-0.03, ignore_access=True)
 
 
 def furnish_bath(layout: RoomLayout) -> None:
@@ -367,8 +356,7 @@ def furnish_bath(layout: RoomLayout) -> None:
         _complete_basin(layout, basin)
     if toilet is not None:
         holder = prototype("roll_holder")
-        matrix = toilet.matrix @ upright((0.42, -0.28), 0.0)
-        layout.try_stand(holder, "roll_holder", matrix)
+        layout.try_stand(holder, "roll_holder", toilet.matrix @ upright((0.42, -0.28), 0.0))
     layout.along_walls(prototype("washing_machine"), "washing_machine", prefer="corner", access=0.5)
     layout.along_walls(prototype("laundry_basket"), "laundry_basket", prefer="nook", access=0.0, gap=0.03)
     layout.along_walls(prototype("towel_rail"), "towel_rail", access=0.0, gap=0.04)
@@ -377,8 +365,6 @@ def furnish_bath(layout: RoomLayout) -> None:
 def _complete_basin(layout: RoomLayout, basin: Piece) -> None:
     """Place a mirror over the basin, unless a window is there, and a mat before it."""
     glass = prototype("mirror", width=0.6, height=0.85, middle=1.55, frame="chrome")
-    matrix = basin.matrix @ upright((0, -0.21), 0.0)
-    layout.try_stand(glass, "mirror", matrix)
+    layout.try_stand(glass, "mirror", basin.matrix @ upright((0, -0.21), 0.0))
     mat = prototype("rug", width=0.7, depth=0.45, finish="towel")
-    matrix = basin.matrix @ upright((0, 0.55), 0.0)
-    layout.try_stand(mat, "bath_mat", matrix)
+    layout.try_stand(mat, "bath_mat", basin.matrix @ upright((0, 0.55), 0.0))

@@ -143,7 +143,6 @@ def _laid_along(shape: shapes.Shape, room: Room) -> shapes.Shape:
 
 
 def _ceiling(b: Builder, room: Room, cell: float, daylight: Daylight) -> None:
-    """Build the ceiling of a room."""
     x0, z0, x1, z1 = room.bounds
     x, z = np.meshgrid(*_room_lines(room, cell))
     points = np.stack([x, np.full_like(x, room.height), z], axis=-1)
@@ -194,7 +193,6 @@ def _grown(rect: Cell, by: float) -> Cell:
 
 
 def _within(x: np.ndarray, z: np.ndarray, rect: Cell) -> np.ndarray:
-    """Return which points lie in a rectangle."""
     return (x > rect[0]) & (x < rect[2]) & (z > rect[1]) & (z < rect[3])
 
 

@@ -72,13 +72,13 @@ def build_stairs(b: Builder, stairs: Stairs, wall: str) -> None:
     _level(b, "wood", (-half, far, half, stairs.depth), middle)
     _level(b, "floor", (-half, 0.0, half, near), top)
     _level(b, "ceiling", (-half, 0.0, half, near), top - SLAB, down=True)
-    _facing_in(b, "trim", (-half, -inner), (top - SLAB, top), near)
-    _facing_out(b, wall, (inner, half), (0.0, top - SLAB), near)
+    _upright(b, "trim", (-half, -inner), (top - SLAB, top), near, out=False)
+    _upright(b, wall, (inner, half), (0.0, top - SLAB), near, out=True)
     for k in range(_RISERS):
         up = near + k * _TREAD
         back = far - k * _TREAD
-        _facing_out(b, "trim", (-half, -inner), (k * step, (k + 1) * step), up)
-        _facing_in(b, "trim", (inner, half), (middle + k * step, middle + (k + 1) * step), back)
+        _upright(b, "trim", (-half, -inner), (k * step, (k + 1) * step), up, out=True)
+        _upright(b, "trim", (inner, half), (middle + k * step, middle + (k + 1) * step), back, out=False)
         if k < _RISERS - 1:
             _level(b, "wood", (-half, up, -inner, up + _TREAD), (k + 1) * step)
             _level(b, "wood", (inner, back - _TREAD, half, back), middle + (k + 1) * step)
@@ -143,11 +143,7 @@ def _level(b: Builder, finish: str, rect: tuple[float, float, float, float], y: 
         _quad(b, finish, ((u0, y, z1), (u1, y, z1), (u1, y, z0), (u0, y, z0)))
 
 
-def _facing_out(b: Builder, finish: str, us: tuple[float, float], ys: tuple[float, float], z: float) -> None:
-    """Build an upright rectangle that faces the entrance."""
-    _quad(b, finish, ((us[1], ys[0], z), (us[0], ys[0], z), (us[0], ys[1], z), (us[1], ys[1], z)))
-
-
-def _facing_in(b: Builder, finish: str, us: tuple[float, float], ys: tuple[float, float], z: float) -> None:
-    """Build an upright rectangle that faces away from the entrance."""
-    _quad(b, finish, ((us[0], ys[0], z), (us[1], ys[0], z), (us[1], ys[1], z), (us[0], ys[1], z)))
+def _upright(b: Builder, finish: str, us: tuple[float, float], ys: tuple[float, float], z: float, out: bool) -> None:
+    """Build an upright rectangle that faces ``out``, to the entrance, or away from it."""
+    left, right = us[::-1] if out else us
+    _quad(b, finish, ((left, ys[0], z), (right, ys[0], z), (right, ys[1], z), (left, ys[1], z)))

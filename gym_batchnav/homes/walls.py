@@ -28,11 +28,11 @@ def grid_lines(low: float, high: float, cell: float, marks: Sequence[float] = ()
     return np.append(np.concatenate(parts), high)
 
 
-def corner_shade(distances: Sequence[np.ndarray], depth: float = 0.16) -> np.ndarray:
+def corner_shade(distances: Sequence[np.ndarray]) -> np.ndarray:
     """Return the share of light near edges at the given distances (metres)."""
     light = np.ones(())
     for distance in distances:
-        light = light * (1 - depth * np.exp(-distance / 0.22))
+        light = light * (1 - 0.16 * np.exp(-distance / 0.22))
     return light
 
 
@@ -90,11 +90,7 @@ def skirting(b: Builder, wall: Wall) -> None:
 
 def window(b: Builder, opening: Opening, finish: str) -> None:
     """Build reveal, frame, pane and sill of a window."""
-    u0 = opening.u0
-    u1 = opening.u1
-    y0 = opening.y0
-    y1 = opening.y1
-    depth = opening.depth
+    _, u0, u1, y0, y1, depth, *_ = opening
     corners = [(u0, y0), (u1, y0), (u1, y1), (u0, y1)]
     for (ua, ya), (ub, yb) in zip(corners, corners[1:] + corners[:1], strict=True):
         face = np.array([[[ua, ya, 0], [ub, yb, 0]], [[ua, ya, -depth], [ub, yb, -depth]]])

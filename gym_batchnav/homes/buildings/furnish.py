@@ -60,7 +60,6 @@ def _things(kind: str) -> list[tuple[Prototype, str]]:
 
 
 def _lights(layout: RoomLayout) -> None:
-    """Hang a grid of lights."""
     x0, z0, x1, z1 = layout.room.bounds
     pitch = _LIGHTS.get(layout.room.kind, _USUAL_LIGHTS)
     drop = round(max(0.0, layout.room.height - 3.6), 1)
@@ -78,7 +77,6 @@ def _seat(layout: RoomLayout, desk: np.ndarray, out: float = 0.75) -> None:
 
 
 def _office(layout: RoomLayout) -> None:
-    """Place desks, cabinets and a board."""
     for _ in range(1 + int(layout.room.area > 18)):
         desk = layout.along_walls(prototype("plain_desk", width=1.4), "desk", access=1.0)
         if desk is not None:
@@ -92,7 +90,6 @@ def _office(layout: RoomLayout) -> None:
 
 
 def _meeting(layout: RoomLayout) -> None:
-    """Place a long table with chairs around it, and a board."""
     x0, z0, x1, z1 = layout.room.bounds
     along_z = z1 - z0 > x1 - x0
     length = round(min(max(z1 - z0, x1 - x0) - 2.6, 5.0), 1)
@@ -136,7 +133,6 @@ def _openplan(layout: RoomLayout) -> None:
 
 
 def _corridor(layout: RoomLayout) -> None:
-    """Place a few pieces along the walls where there is room."""
     if min(layout.room.size) < 1.9:
         return
     for _ in range(int(layout.rng.integers(0, 4))):
@@ -147,7 +143,6 @@ def _corridor(layout: RoomLayout) -> None:
 
 
 def _store(layout: RoomLayout) -> None:
-    """Place shelves along the walls, and pallets."""
     shelf = prototype("rack", length=1.8, height=2.0, double=False, variant=int(layout.rng.integers(4)))
     for _ in range(int(layout.rng.integers(1, 6))):
         layout.along_walls(shelf, "rack", access=0.7)
@@ -174,7 +169,6 @@ def _sales(layout: RoomLayout) -> None:
 
 
 def _shelf_rows(layout: RoomLayout, height: float) -> None:
-    """Place rows of shelves with aisles."""
     rng = layout.rng
     turned = bool(rng.random() < 0.5)
     length = round(float(rng.uniform(2.0, 6.0)), 1)
@@ -249,7 +243,6 @@ def _space(layout: RoomLayout) -> None:
 
 
 def _yard(layout: RoomLayout) -> None:
-    """Place benches, pallets and plants."""
     things = [
         (prototype("bench"), "bench"),
         (prototype("pallet", layers=2), "pallet"),
@@ -277,18 +270,14 @@ def grid(layout: RoomLayout, block: tuple[float, float], aisles: tuple[float, fl
             yield x, z
 
 
-def line_walls(
-    layout: RoomLayout, thing: Prototype, kind: str, share: float, gap: float = 0.02, margin: float = 0.02
-) -> None:
+def line_walls(layout: RoomLayout, thing: Prototype, kind: str, share: float) -> None:
     """Put pieces side by side along all walls, each with the probability ``share``."""
-    bounds = layout.catalogue.bounds(thing)
-    width = float(np.ptp(bounds[:, 0]))
+    pitch = float(np.ptp(layout.catalogue.bounds(thing)[:, 0])) + 0.02
     for wall in layout.room.walls:
-        count = int((wall.length - 0.1) / (width + gap))
+        count = int((wall.length - 0.1) / pitch)
         for k in range(count):
             if layout.rng.random() < share:
-                u = (k - (count - 1) / 2) * (width + gap)
-                layout.try_stand(thing, kind, layout.at_wall(thing, wall, u), margin)
+                layout.try_stand(thing, kind, layout.at_wall(thing, wall, (k - (count - 1) / 2) * pitch))
 
 
 def stand_apart(layout: RoomLayout, things: Sequence[tuple[Prototype, str]], count: int) -> None:

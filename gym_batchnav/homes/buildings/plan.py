@@ -189,7 +189,6 @@ def _hall(rng: np.random.Generator, area: float) -> tuple[list[tuple[str, Cell]]
 def _strip(
     rng: np.random.Generator, building: str, xs: tuple[float, float], zs: tuple[float, float]
 ) -> list[tuple[str, Cell]]:
-    """Fill a strip with rooms of random kinds and widths."""
     rooms: list[tuple[str, Cell]] = []
     x = xs[0]
     while x < xs[1]:
