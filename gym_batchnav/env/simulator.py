@@ -63,7 +63,7 @@ class Simulator:
             seconds = float(getattr(self.actions, "time_step", STEP_SECONDS))
             bodies = config.team, config.bodies, self.state.parts["worlds"]
             self.worlds = Worlds(*bodies, self.navmeshes, self.navigation, library.name, seconds)
-        self._key = library.add_preparer(preparer)
+        (self._key,) = library.add_preparers([preparer])
         self._user = library.join()
         self._world_size = 1 if self.worlds is None else self.worlds.num_agents
         self._generation = -1

@@ -186,13 +186,11 @@ class SceneLibrary:
             raise ValueError(f"slot {slot}: the scene library has slots 0 to {self.num_slots - 1}")
 
     def _install(self, slot: int, content: Content) -> None:
-        """Place a scene and its derived data in a slot."""
         self.source_index[slot], self._scenes[slot], self._prepared[slot] = content
         self.generation += 1
 
     @property
     def _contents(self) -> list[Content]:
-        """The content of every slot."""
         return list(zip(self.source_index.tolist(), self._scenes, self._prepared, strict=True))
 
     def _differs(self, slot: int, content: Content) -> bool:
@@ -238,18 +236,15 @@ class SceneLibrary:
 
     # Preparers
 
-    def add_preparer(self, preparer: Preparer) -> int:
-        """Run ``preparer(scene)`` on every scene in a slot, now and later; return the key of its results.
+    def add_preparers(self, preparers: Sequence[Preparer]) -> list[int]:
+        """Run ``preparer(scene)`` on every scene in a slot, now and later; return the keys of the results.
 
-        Until the first user joins, scenes are left out that it refuses or that do not fit together with its results.
+        Several run concurrently in threads, without parallel kernels. Until the first user joins, scenes are left out
+        that one of them refuses or that do not fit together with the results.
 
         Raises:
             ValueError: If other users' agents may be in such a scene, or it is the last one; nothing changes then.
         """
-        return self.add_preparers([preparer])[0]
-
-    def add_preparers(self, preparers: Sequence[Preparer]) -> list[int]:
-        """Add preparers that run concurrently in threads, without parallel kernels; see ``add_preparer``."""
         reasons = dict(self._refusals.reasons)
         plan = self._plan.get_state()
         refusals = self._prepare([one for one in preparers if one not in self._preparers.values()])
@@ -615,7 +610,6 @@ class SceneLibrary:
             self._install(slot, NOTHING)
 
     def _switch_lane(self) -> None:
-        """Give the arriving slot its lane when it is time."""
         assert self._arriving is not None
         slot, due = self._arriving
         if self._step >= due:
@@ -661,7 +655,6 @@ class SceneLibrary:
             self._refusals.pass_over(content[0], f"max_bytes={self._max_bytes} {others}")
 
     def _request_next(self) -> None:
-        """Request the next scene of the plan."""
         situation = self.generation, self._num_swaps + len(self._refusals.reasons)
         if situation == self._nothing_next:
             return

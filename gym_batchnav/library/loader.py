@@ -135,12 +135,7 @@ def complete(loaded: Loaded, preparers: Preparers) -> Loaded:
 
 @dataclass(slots=True)
 class _Order:
-    """A requested scene.
-
-    Attributes:
-        cancelled: Set when the scene is no longer needed.
-        done: Set when ``loaded`` is available, or the order was abandoned.
-    """
+    """A requested scene; ``done`` is set when ``loaded`` is available, or the order was abandoned."""
 
     index: int
     source: SceneSource

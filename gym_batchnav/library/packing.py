@@ -126,7 +126,6 @@ def _encode(value: object, arrays: dict[str, np.ndarray]) -> object:
 
 
 def _decode(value: Any, arrays: Mapping[str, np.ndarray]) -> Any:
-    """Decode a value that ``_encode`` encoded."""
     if isinstance(value, list):
         return [_decode(item, arrays) for item in value]
     if not isinstance(value, dict):

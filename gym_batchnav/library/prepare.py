@@ -329,7 +329,6 @@ def cached_episodes(
 
 
 def _episodes_key(scene: Scene, navmesh: NavMesh, num_episodes: int, sampler: EpisodeSampler) -> str:
-    """Return the key of a sampler's episodes in the cache."""
     content = f"{sampler!r}-{num_episodes}-{digest_of_geometry(scene)}-{content_of_navmesh(navmesh)}-{scene.name}"
     if isinstance(sampler, PointEpisodes):
         return f"episodes-{_sampler_digest()}-{content}"

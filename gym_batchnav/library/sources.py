@@ -69,18 +69,25 @@ class SceneFile:
 
     path: str  # absolute
     name: str
-    options: dict[str, Any] = field(default_factory=dict)  # keywords of load_scene
+    options: dict[str, Any] = field(default_factory=dict)  # keywords of load_scene or load_habitat_scene
+
+    def _main_files(self) -> tuple[Path, tuple[str, ...]]:
+        """Return a folder and the files in it whose bytes are part of the cache key, the scene's own last."""
+        path = Path(self.path)
+        return path.parent, (path.name,)
 
     def key(self) -> str:
-        """Return the cache key: the file's bytes and name, the options and the loader's code."""
-        return self._key(digest_of(Path(self.path)))
+        """Return the cache key: the bytes and names of the main files, the options and the loader's code."""
+        folder, names = self._main_files()
+        return self._key(*(digest_of(folder / name) for name in names))
 
     def is_current(self, scene: Scene, key: str) -> bool:
         """Return whether every file that the scene was made from is unchanged."""
-        path = Path(self.path)
+        folder, names = self._main_files()
         files = files_of(scene)
-        same = self._key(files.get(path.name, "")) == key and files_are(path.parent, files, known=(path.name,))
-        return same and not (self.options.get("semantics", True) and has_new_semantics(path, scene))
+        same = self._key(*(files.get(name, "") for name in names)) == key and files_are(folder, files, names)
+        drawn = folder / str(scene.metadata.get("stage", names[-1]))
+        return same and not (self.options.get("semantics", True) and has_new_semantics(drawn, scene))
 
     def make(self) -> Scene:
         """Load the scene with ``load_scene``."""
@@ -88,16 +95,40 @@ class SceneFile:
 
     def complete(self, scene: Scene) -> Scene:
         """Return the scene with its name, and with its path in the metadata so that episodes next to it are found."""
-        metadata = {**scene.metadata, "path": self.path}
-        return replace(scene, name=self.name, metadata=metadata, unsimplified=_whole(self, scene))
+        folder, names = self._main_files()
+        metadata = {**scene.metadata, "path": str(folder / names[-1])}
+        whole = replace(self, options={**self.options, "max_triangles": None, "texture_size": 1})
+        again = whole.make if "whole_geometry" in scene.metadata else None
+        return replace(scene, name=self.name, metadata=metadata, unsimplified=again)
 
     def aliases(self) -> tuple[str, ...]:
         """Return longer names: folder and name, then the whole path."""
         path = Path(self.path)
         return f"{path.parent.name}/{path.stem}", path.as_posix()
 
-    def _key(self, digest: str) -> str:
-        return f"file {_LOADER()} {digest} {Path(self.path).name} {_plain(self.options)}"
+    def _key(self, *digests: str) -> str:
+        names = " ".join(self._main_files()[1])
+        return f"{type(self).__name__} {_LOADER()} {' '.join(digests)} {names} {_plain(self.options)}"
+
+
+@dataclass(frozen=True, slots=True)
+class HabitatScene(SceneFile):
+    """A scene of a Habitat scene dataset; ``path`` is that of the .scene_dataset_config.json."""
+
+    handle: str = ""  # path of its scene instance or stage in the dataset's folder
+
+    def _main_files(self) -> tuple[Path, tuple[str, ...]]:
+        dataset = Path(self.path)
+        return dataset.parent, (dataset.name, self.handle)
+
+    def make(self) -> Scene:
+        """Load the scene with ``load_habitat_scene``."""
+        return load_habitat_scene(self.path, self.handle, **self.options)
+
+    def aliases(self) -> tuple[str, ...]:
+        """Return longer names: the path in the dataset's folder, then the whole path."""
+        path = (Path(self.path).parent / self.handle).as_posix()
+        return f"{Path(self.handle).parent.as_posix()}/{self.name}", path
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,58 +162,11 @@ class ProceduralScene:
         return (f"{self.name}?{options}",)
 
 
-@dataclass(frozen=True, slots=True)
-class HabitatScene:
-    """A scene of a Habitat scene dataset."""
-
-    dataset: str  # absolute path of the .scene_dataset_config.json
-    handle: str  # path of its scene instance or stage in the dataset's folder
-    name: str
-    options: dict[str, Any] = field(default_factory=dict)  # keywords of load_habitat_scene
-
-    def key(self) -> str:
-        """Return the cache key: the bytes of the dataset's and the scene's file, the options and the loader's code."""
-        dataset = Path(self.dataset)
-        return self._key(digest_of(dataset), digest_of(dataset.parent / self.handle))
-
-    def is_current(self, scene: Scene, key: str) -> bool:
-        """Return whether every file that the scene was made from is unchanged."""
-        dataset = Path(self.dataset)
-        files = files_of(scene)
-        main = (dataset.name, self.handle)
-        same = self._key(*(files.get(name, "") for name in main)) == key and files_are(dataset.parent, files, main)
-        return same and not has_new_semantics(dataset.parent / str(scene.metadata.get("stage", "")), scene)
-
-    def make(self) -> Scene:
-        """Load the scene with ``load_habitat_scene``."""
-        return load_habitat_scene(self.dataset, self.handle, **self.options)
-
-    def complete(self, scene: Scene) -> Scene:
-        """Return the scene with its name, and with its path in the metadata so that episodes next to it are found."""
-        metadata = {**scene.metadata, "path": str(Path(self.dataset).parent / self.handle)}
-        return replace(scene, name=self.name, metadata=metadata, unsimplified=_whole(self, scene))
-
-    def aliases(self) -> tuple[str, ...]:
-        """Return longer names: the path in the dataset's folder, then the whole path."""
-        path = (Path(self.dataset).parent / self.handle).as_posix()
-        return f"{Path(self.handle).parent.as_posix()}/{self.name}", path
-
-    def _key(self, *digests: str) -> str:
-        return f"habitat {_LOADER()} {' '.join(digests)} {Path(self.dataset).name} {self.handle} {_plain(self.options)}"
-
-
-def _whole(recipe: SceneFile | HabitatScene, scene: Scene) -> Callable[[], Scene] | None:
-    """Return a function that loads the geometry of a simplified scene as it was before; None for any other scene."""
-    if "whole_geometry" not in scene.metadata:
-        return None
-    return replace(recipe, options={**recipe.options, "max_triangles": None, "texture_size": 1}).make
-
-
-Recipe = SceneFile | ProceduralScene | HabitatScene
+Recipe = SceneFile | ProceduralScene
 _KINDS: dict[str, type[Recipe]] = {"file": SceneFile, "procedural": ProceduralScene, "habitat": HabitatScene}
 
 
-def with_options(recipe: SceneFile | HabitatScene, options: Mapping[str, Any]) -> SceneFile | HabitatScene:
+def with_options(recipe: SceneFile, options: Mapping[str, Any]) -> SceneFile:
     """Return a recipe with further options; those with their default value do not change its key."""
     default = {"texture_size": AUTO, "max_triangles": None}
     plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in options.items()}
@@ -429,7 +413,7 @@ def _scenes_in(path: Path) -> Iterator[Recipe]:
     """Yield the scene of a file, or the scenes of a dataset."""
     if path.name.endswith(DATASET_ENDING):
         for handle in list_scenes(path):
-            yield HabitatScene(os.path.abspath(path), handle, scene_name(handle))
+            yield HabitatScene(os.path.abspath(path), scene_name(handle), handle=handle)
     else:
         yield _file(path)
 
@@ -487,7 +471,7 @@ def _distinct_names(found: list[Recipe | Scene]) -> list[str]:
 def _source(item: Recipe | Scene, name: str, cache: DiskCache | None) -> SceneSource:
     if isinstance(item, Scene):
         return SceneSource(name, lambda: item)
-    (kind,) = (kind for kind, one in _KINDS.items() if isinstance(item, one))
+    (kind,) = (kind for kind, one in _KINDS.items() if type(item) is one)
     return source_from_recipe({"kind": kind, **asdict(item), "name": name}, cache)
 
 

@@ -292,7 +292,6 @@ def _drawing(renderer: str, colors: bool, bodies: bool = False, lens: bool = Fal
 
 
 def _nobody() -> AgentState:
-    """Return an agent that is on no polygon."""
     state = agent_state(1)
     state.polygon[:] = -1
     return state

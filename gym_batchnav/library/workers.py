@@ -441,23 +441,17 @@ def _prepare(request: Mapping[str, Any], disk: DiskCache) -> None:
 
 
 class _Disk(DiskCache):
-    """A cache whose writing is never interrupted by the end of the process.
-
-    Attributes:
-        used: The paths of the entries that were requested or stored.
-    """
+    """A cache whose writing is never interrupted by the end of the process, and which notes the entries in use."""
 
     def __init__(self, directory: str, max_bytes: int) -> None:
         super().__init__(directory, max_bytes)
         self.used: set[Path] = set()
 
     def load(self, key: str) -> dict[str, np.ndarray] | None:
-        """Return the arrays stored under ``key``."""
         self.used.add(self._path(key))
         return super().load(key)
 
     def store(self, key: str, arrays: Mapping[str, np.ndarray]) -> None:
-        """Store arrays under ``key``."""
         self.used.add(self._path(key))
         with UNINTERRUPTED:
             super().store(key, arrays)

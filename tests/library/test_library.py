@@ -99,7 +99,7 @@ def test_what_has_left_is_let_go() -> None:
         pass
 
     library = SceneLibrary(sources_of(5), 1, rotate_every=1, deterministic=True)
-    key = library.add_preparer(lambda scene: Made())
+    (key,) = library.add_preparers([lambda scene: Made()])
     agents = Agents(library)
     gone = weakref.ref(library.prepared(0, key))
     agents.step(SETTLE_STEPS)
@@ -194,13 +194,13 @@ def test_a_preparers_refusal_costs_one_scene_before_anybody_is_there() -> None:
 
     library = SceneLibrary(sources_of(3))
     with pytest.warns(UserWarning, match="nothing to walk on"):
-        key = library.add_preparer(prepare)
+        (key,) = library.add_preparers([prepare])
     assert names_in_lanes(library) == ["scene_1", "scene_2"]
     assert [library.prepared(slot, key) for slot in library.active] == ["scene_1", "scene_2"]
     library = SceneLibrary(sources_of(3))
     library.join()
     with pytest.raises(ValueError, match="nothing to walk on"):
-        library.add_preparer(prepare)
+        library.add_preparers([prepare])
     assert names_in_lanes(library) == ["scene_0", "scene_1", "scene_2"] and not library.stats()["refused"]
 
 
@@ -215,11 +215,11 @@ def test_a_preparer_that_comes_while_a_scene_loads_is_not_forgotten() -> None:
         return named(name)
 
     library = SceneLibrary(sources_of(3, slow), 1, rotate_every=1, deterministic=True)
-    early = library.add_preparer(lambda scene: "early")
+    (early,) = library.add_preparers([lambda scene: "early"])
     agents = Agents(library)
     library._request_next()
     assert started.wait(600)
-    late = library.add_preparer(lambda scene: "late")
+    (late,) = library.add_preparers([lambda scene: "late"])
     library.remove_preparer(early)
     may_load.set()
     agents.step(2)
@@ -264,7 +264,7 @@ def test_what_is_made_of_scenes_counts_in_either_memory(where: str) -> None:
     takes = Takes(SIZE) if where == "main" else Takes(device=2 * SIZE)
     library = SceneLibrary(sources_of(6), 3, rotate_every=1, max_bytes=5 * SIZE, deterministic=True)
     with pytest.warns(UserWarning, match="only 2 scenes at a time"):
-        key = library.add_preparer(takes)
+        (key,) = library.add_preparers([takes])
     assert library.num_held == len(library.active) == 2 and library.prepared(1, key) is not None
     stats = library.stats()
     assert (stats["bytes"], stats["device_bytes"]) == ((4 * SIZE, 0) if where == "main" else (2 * SIZE, 4 * SIZE))
@@ -278,14 +278,14 @@ def test_where_agents_may_be_too_much_is_refused() -> None:
     library.join()
     before = library.get_state()
     with pytest.raises(ValueError, match=rf"3 scenes would take {6 * SIZE:,} bytes of main memory, more than max_"):
-        library.add_preparer(Takes(SIZE))
+        library.add_preparers([Takes(SIZE)])
     problem = (
         rf"take {6 * SIZE:,} bytes of main memory and {9 * SIZE:,} bytes of the graphics device, more than max_bytes"
     )
     with pytest.raises(ValueError, match=problem):
-        library.add_preparer(Takes(SIZE, 3 * SIZE))
+        library.add_preparers([Takes(SIZE, 3 * SIZE)])
     assert library.get_state() == before and library.nbytes == 3 * SIZE and library.device_nbytes == 0
-    library.add_preparer(Takes(SIZE // 3, SIZE))
+    library.add_preparers([Takes(SIZE // 3, SIZE)])
     assert library.device_nbytes == 3 * SIZE
 
 
@@ -398,7 +398,7 @@ def test_equal_preparers_share_their_results() -> None:
             return [len(scene.triangles)]
 
     library = SceneLibrary(sources_of(2))
-    one, same, other = (library.add_preparer(Count(what)) for what in ("t", "t", "u"))
+    ((one,), (same,), (other,)) = (library.add_preparers([Count(what)]) for what in ("t", "t", "u"))
     assert one == same != other
     library.remove_preparer(one)
     assert library.prepared(0, same) == [len(library.scene(0).triangles)]

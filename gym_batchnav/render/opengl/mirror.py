@@ -51,7 +51,7 @@ class SceneMirror:
 
     def __init__(self, library: SceneLibrary, semantic_ids: SemanticIds) -> None:
         self._library = library
-        self._key = library.add_preparer(MeshPreparer(semantic_ids))
+        (self._key,) = library.add_preparers([MeshPreparer(semantic_ids)])
         self._held: list[PreparedMesh | None] = [None] * library.num_slots
         self._generation: int | None = None
         self._textures: dict[tuple[int, bool], TextureMirror] = {}

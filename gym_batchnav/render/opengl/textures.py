@@ -35,7 +35,7 @@ class TextureMirror:
     def __init__(self, library: SceneLibrary, size: int, masks_only: bool) -> None:
         self.size = size
         self._library = library
-        self._key = library.add_preparer(TexturePreparer(size, masks_only))
+        (self._key,) = library.add_preparers([TexturePreparer(size, masks_only)])
         self._held: list[PreparedTextures | None] = [None] * library.num_slots
         self._layers: list[np.ndarray] = [np.zeros(0, np.int64)] * library.num_slots  # of every slot's textures
         self._pages: list[moderngl.TextureArray] = []
