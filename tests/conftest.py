@@ -108,12 +108,13 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Leave what collection makes, which stays, to no garbage collection: each would search all of it again."""
+    """Keep what collection makes out of garbage collections, each of which would search it all, and make them rarer."""
     gc.disable()
     try:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(10_000)
         gc.enable()
 
 

@@ -251,17 +251,19 @@ def inner_kernels() -> set[str]:
     }
 
 
-def python_calls(node: ast.AST, known: dict[str, str], kernels: set[str]) -> Iterator[str]:
+def python_calls(tree: ast.Module, known: dict[str, str], kernels: set[str]) -> Iterator[str]:
     """Kernels that are called outside kernels; ``known`` maps the names of a file to dotted names."""
-    if is_kernel(node):
-        return
-    match node:
-        case ast.Call(ast.Name(name)) if known.get(name) in kernels:
-            yield known[name]
-        case ast.Call(ast.Attribute(ast.Name(owner), name)) if f"{known.get(owner)}.{name}" in kernels:
-            yield f"{known[owner]}.{name}"
-    for child in ast.iter_child_nodes(node):
-        yield from python_calls(child, known, kernels)
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        if is_kernel(node):
+            continue
+        match node:
+            case ast.Call(ast.Name(name)) if known.get(name) in kernels:
+                yield known[name]
+            case ast.Call(ast.Attribute(ast.Name(owner), name)) if f"{known.get(owner)}.{name}" in kernels:
+                yield f"{known[owner]}.{name}"
+        waiting += ast.iter_child_nodes(node)
 
 
 def test_python_calls_no_kernel_without_a_wrapper():

@@ -153,7 +153,7 @@ class Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def server():
     with Server(("127.0.0.1", 0), Handler) as running:
-        threading.Thread(target=running.serve_forever, daemon=True).start()
+        threading.Thread(target=running.serve_forever, args=(0.01,), daemon=True).start()
         yield running
         running.shutdown()
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 import numpy as np
 import pytest
+from generated import HOME, home
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gym_batchnav.homes import generate_scene, undamaged_scene
+from gym_batchnav.homes import undamaged_scene
 from gym_batchnav.homes.damage import Spots, Surface, debris_spots, refine
 from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.library.prepare import cached_navmesh
@@ -17,13 +16,6 @@ from gym_batchnav.library.sources import scene_sources
 from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
 from gym_batchnav.scene.scene import Scene
 from gym_batchnav.scene.simplify import digest_of_geometry, digest_of_whole_geometry
-
-HOME = {"area": 30, "closed_doors": 0, "triangles": 5000}
-
-
-@cache
-def home(damage: float, seed: int = 1) -> Scene:
-    return generate_scene(seed, damage=damage, **HOME)
 
 
 def sheet(width: float, depth: float) -> Surface:
@@ -38,8 +30,8 @@ def test_damage_leaves_less_of_the_walls_within_bounds_and_a_moderate_number_of_
         a, b, c = (scene.vertices[scene.triangles[np.isin(scene.triangle_object, walls)][:, k]] for k in range(3))
         return float(np.linalg.norm(np.cross(b - a, c - a), axis=1).sum() / 2)
 
-    damaged = home(0.7)
-    whole = home(0.0)
+    damaged = home(damage=0.7)
+    whole = home()
     assert surface(damaged) < 0.95 * surface(whole)
     assert (damaged.bounds[0] > whole.bounds[0] - 0.1).all() and (damaged.bounds[1] < whole.bounds[1] + 0.1).all()
     assert len(damaged.triangles) < 60_000
@@ -50,10 +42,10 @@ def test_damage_leaves_less_of_the_walls_within_bounds_and_a_moderate_number_of_
 
 def test_the_navmesh_is_that_of_the_scene_without_damage_and_with_debris():
     settings = NavMeshSettings()
-    damaged = home(0.7)
+    damaged = home(damage=0.7)
     whole = undamaged_scene(1, damage=0.7, **HOME)
     walked = cached_navmesh(damaged, settings, None)
-    plain = NavMesh.build(home(0.0).vertices, home(0.0).triangles, settings)
+    plain = NavMesh.build(home().vertices, home().triangles, settings)
     assert digest_of_whole_geometry(damaged) == digest_of_geometry(whole) != digest_of_geometry(damaged)
     debris = [box for one, box in zip(whole.objects, whole.object_boxes, strict=True) if one.name.startswith("debris")]
     points = plain.random_points(400, np.random.default_rng(0))

@@ -202,7 +202,7 @@ SIZES = ((None, None), (None, None), (25, 1), (60, 1), (120, None), (250, None),
 DOORWAY = 0.6  # metres on either side of a door that furniture leaves clear
 
 
-@pytest.mark.parametrize("seed", [pytest.param(k, marks=pytest.mark.long) if k > 1 else k for k in range(100)])
+@pytest.mark.parametrize("seed", [k if k in (0, 2) else pytest.param(k, marks=pytest.mark.long) for k in range(100)])
 def test_homes_of_all_sizes_hold_together(seed: int) -> None:
     area, storeys = SIZES[seed % len(SIZES)]
     storeys = 1 + seed // len(SIZES) % 2 if area and storeys is None else storeys

@@ -17,7 +17,7 @@ from gym_batchnav.scene.load import load_scene
 
 @pytest.fixture(scope="module")
 def home():
-    return generate_apartment(3, triangles=60_000)
+    return generate_apartment(3, triangles=20_000)
 
 
 def cost_of(scene):

@@ -257,12 +257,12 @@ def test_a_compiler_that_dies_or_hangs_is_an_error_of_the_scene(tmp_path, monkey
     with pytest.raises(SceneError, match="ended by SIGSEGV on it"):
         load_scene(path)
     monkeypatch.setattr(mjcf_compile.subprocess, "Popen", instead("import time; time.sleep(60)"))
-    monkeypatch.setattr(mjcf_compile, "_FREE_SECONDS", 0.5)
-    with pytest.raises(SceneError, match=r"more than [01] s to compile"):
+    monkeypatch.setattr(mjcf_compile, "_FREE_SECONDS", 0.1)
+    with pytest.raises(SceneError, match=r"more than 0 s to compile"):
         load_scene(path)
     monkeypatch.setattr(mjcf_compile, "_SECONDS_PER_BYTE", 0.001)  # larger models get more time
-    with pytest.raises(ValueError, match="more than 2 s to compile"):
-        mjcf_compile.compile_mjcf(mjcf_document.Document(b"", {"m.obj": bytes(1500)}))
+    with pytest.raises(ValueError, match="more than 1 s to compile"):
+        mjcf_compile.compile_mjcf(mjcf_document.Document(b"", {"m.obj": bytes(900)}))
 
 
 def test_without_mujoco_the_error_names_the_extra(tmp_path, monkeypatch):

@@ -186,13 +186,14 @@ def test_a_tree_is_built_by_no_other_thread():
 import threading, time
 import psutil
 from gym_batchnav.render.embree.device import shared_embree
-from gym_batchnav.homes import generate_apartment
+from gym_batchnav.library.sources import shipped_scenes
+from gym_batchnav.scene.load import load_scene
 
 def seconds_elsewhere():
     own, threads = threading.get_native_id(), psutil.Process().threads()
     return sum(thread.user_time + thread.system_time for thread in threads if thread.id != own)
 
-scene, embree = generate_apartment(0), shared_embree()
+scene, embree = load_scene(shipped_scenes()["apartment_0"]), shared_embree()
 embree.build_tree(scene, cull=False)
 before, clock = seconds_elsewhere(), time.thread_time()
 for _ in range(20):
