@@ -113,8 +113,7 @@ def _write_samples(
     from gym_batchnav.episodes.samplers import ObjectEpisodes
     from gym_batchnav.system.progress import late_progress
 
-    points: dict[str, EpisodeSet] = {}
-    objects: dict[str, tuple[EpisodeSet, list[ObjectInstance]]] = {}
+    samples: dict[str, tuple[EpisodeSet, list[ObjectInstance]]] = {}
     refused: list[str] = []
     with late_progress("Sampling episodes of scenes", len(sources)) as done:
         for index, source in enumerate(sources):
@@ -126,9 +125,9 @@ def _write_samples(
                 if isinstance(sampler, ObjectEpisodes):
                     found = sampler.instances(scene, navmesh)
                     sampled = sample_object_episodes(navmesh, found, sampler.categories, num_episodes, rng)
-                    objects[file] = (sampled, found)
+                    samples[file] = (sampled, found)
                 else:
-                    points[file] = sampler.sample(scene, navmesh, num_episodes, rng)
+                    samples[file] = (sampler.sample(scene, navmesh, num_episodes, rng), [])
             except ValueError as error:
                 reason = str(error)
                 refused.append(reason if reason.startswith("scene ") else f"scene '{source.name}': {reason}")
@@ -136,9 +135,9 @@ def _write_samples(
     if len(refused) == len(sources):
         raise ValueError("\n".join(refused))
     if isinstance(sampler, ObjectEpisodes):
-        write_object_episodes(objects, out)
+        write_object_episodes(samples, out)
     else:
-        write_episodes(points, out)
+        write_episodes({file: sampled for file, (sampled, _) in samples.items()}, out)
     return refused
 
 
@@ -180,32 +179,22 @@ def _describe(file: Path) -> None:
     from gym_batchnav.episodes.habitat_objects import read_object_episodes
     from gym_batchnav.system.wording import counted
 
-    rows: dict[str, dict[str, float]] = {}
+    # The file of an object episode does not say which view point is the nearest.
+    goals, detour = "goals", ["geodesic / straight"]
     try:
-        dataset, task = read_episodes(file), TaskName.POINTNAV
+        dataset = read_episodes(file)
     except ObjectNavFile:
-        dataset, task = read_object_episodes(file), TaskName.OBJECTNAV
+        dataset = read_object_episodes(file)
+        goals, detour = "view points", []
+    content = f"{counted(sum(map(len, dataset.values())), 'episode')} in {counted(len(dataset), 'scene')}"
+    table = Table("scene", title=f"{escape(file.name)}: {content} (geodesic distances in metres)")
+    for heading in ("episodes", goals, "nearest", "mean", "farthest", *detour):
+        table.add_column(heading, justify="right")
     for name, found in sorted(dataset.items()):
-        rows[name] = {
-            "episodes": len(found),
-            "goals": len(found.goals),
-            "distance_min": float(found.distance.min()),
-            "distance_mean": float(found.distance.mean()),
-            "distance_max": float(found.distance.max()),
-        }
-        if task is TaskName.POINTNAV:  # the file of an object episode does not say which view point is the nearest
+        numbers = [found.distance.min(), found.distance.mean(), found.distance.max()]
+        if detour:
             straight = np.linalg.norm(found.start - found.goal, axis=1)
-            rows[name]["detour_mean"] = float(np.mean(found.distance / np.maximum(straight, 1e-6)))
-    total = sum(int(row["episodes"]) for row in rows.values())
-    content = f"{counted(total, 'episode')} in {counted(len(rows), 'scene')}"
-    table = Table(title=f"{escape(file.name)}: {content} (geodesic distances in metres)")
-    columns = {"distance_min": "nearest", "distance_mean": "mean", "distance_max": "farthest"}
-    if task is TaskName.POINTNAV:
-        columns["detour_mean"] = "geodesic / straight"
-    goals = "goals" if task is TaskName.POINTNAV else "view points"
-    for heading in ("scene", "episodes", goals, *columns.values()):
-        table.add_column(heading, justify="left" if heading == "scene" else "right")
-    for name, row in rows.items():
-        numbers = (f"{row[key]:.2f}" for key in columns)
-        table.add_row(escape(name), f"{row['episodes']:,}", f"{row['goals']:,}", *numbers)
+            numbers.append(np.mean(found.distance / np.maximum(straight, 1e-6)))
+        row = (f"{number:.2f}" for number in numbers)
+        table.add_row(escape(name), f"{len(found):,}", f"{len(found.goals):,}", *row)
     Console().print(table)

@@ -300,28 +300,18 @@ def to_json(info: DatasetInfo) -> dict[str, Any]:
 def from_json(values: Any, source: str) -> DatasetInfo:
     """Return the info of JSON values, which may come from strangers; ValueError, with their source, for others."""
     try:
-        given = {one.name: values[one.name] for one in fields(DatasetInfo)}
-        spaces = _spaces(given["observation_space"])
-        ranges = {str(key): None if one is None else (float(one[0]), float(one[1]))
-                  for key, one in given["depth_range"].items()}  # fmt: skip
-        info = DatasetInfo(
-            format=str(given["format"]),
-            format_options=dict(given["format_options"]),
-            images=dict(given["images"]),
-            task=str(given["task"]),
-            policy=str(given["policy"]),
-            seed=int(given["seed"]),
-            episodes_per_scene=_count(given["episodes_per_scene"]),
-            episodes_per_shard=_count(given["episodes_per_shard"]),
-            env=dict(given["env"]),
-            card=dict(given["card"]),
-            key=str(given["key"]),
-            observation_space=Dict(spaces),
-            action_space=_space(given["action_space"]),
-            depth_range=ranges,
-            step_seconds=float(given["step_seconds"]),
-            scenes=tuple(map(str, given["scenes"])),
-        )
+        given: dict[str, Any] = {one.name: values[one.name] for one in fields(DatasetInfo)}
+        given |= {name: str(given[name]) for name in ("format", "task", "policy", "key")}
+        given |= {name: dict(given[name]) for name in ("format_options", "images", "env", "card")}
+        given |= {name: _count(given[name]) for name in ("episodes_per_scene", "episodes_per_shard")}
+        given |= {"seed": int(given["seed"]), "step_seconds": float(given["step_seconds"])}
+        given |= {
+            "observation_space": Dict(_spaces(given["observation_space"])),
+            "action_space": _space(given["action_space"]),
+        }
+        given["depth_range"] = {str(key): None if one is None else (float(one[0]), float(one[1]))
+                                for key, one in given["depth_range"].items()}  # fmt: skip
+        info = DatasetInfo(**{**given, "scenes": tuple(map(str, given["scenes"]))})
         key = with_key(info).key
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, AssertionError,
             RecursionError) as error:  # fmt: skip

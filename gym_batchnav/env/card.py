@@ -24,6 +24,7 @@ from gym_batchnav.system.nested import class_of, described
 from gym_batchnav.worlds.api import ALONE
 
 _PACKAGES = ("gym-batchnav", "gymnasium", "numpy", "numba", "moderngl", "embreex", "trimesh")
+_OF_SCENES = ("texture_size", "max_triangles", "resident", "rotate_every", "deterministic_rotation")
 _DIGITS = 16  # hexadecimal, of a checksum
 
 
@@ -129,7 +130,6 @@ def _values(config: EnvConfig) -> dict[str, Any]:
     """Return the values of all settings on which results depend, by name; first those that protocols have."""
     components = config.components
     episodes = config.episode_settings
-    scenes = config.scene_settings
     return {
         "task": components.task,
         "camera": Camera() if config.camera is None else config.camera,
@@ -150,13 +150,7 @@ def _values(config: EnvConfig) -> dict[str, Any]:
             "floors": floors_of(components.task.sampler) if episodes.floors is None else episodes.floors,
             "file": None if episodes.file is None else Path(episodes.file).name,
         },
-        "scenes": {
-            "texture_size": scenes.texture_size,
-            "max_triangles": scenes.max_triangles,
-            "resident": scenes.resident,
-            "rotate_every": scenes.rotate_every,
-            "deterministic_rotation": scenes.deterministic_rotation,
-        },
+        "scenes": {name: getattr(config.scene_settings, name) for name in _OF_SCENES},
         # Left out where each agent is alone, whose checksums then stay as they were before there were worlds.
         **({} if config.team == ALONE else {"agents_per_world": config.team}),
         **({"bodies": tuple(config.bodies)} if config.bodies else {}),
