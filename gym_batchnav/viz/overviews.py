@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
@@ -33,20 +33,13 @@ _PERSON_DISTANCE = (1.2, 3.0)  # metres in front of the viewer, minimum and maxi
 _PERSON_COLOR = (225, 161, 41)
 
 
-class Viewpoints(NamedTuple):
-    """Positions and headings of M viewpoints."""
-
-    position: np.ndarray  # [M, 3] float32, metres
-    heading: np.ndarray  # [M] float64, radians
-
-
 def best_viewpoints(
     renderer: Renderer, navmesh: NavMesh, camera: Camera, count: int, rng: np.random.Generator
-) -> Viewpoints:
-    """Choose viewpoints on the navmesh that together show the most of the scene, the best first.
+) -> tuple[np.ndarray, np.ndarray]:
+    """Choose viewpoints on the navmesh that together show the most of the scene in slot 0, the best first.
 
-    The choice is greedy: each is the one of 512 random candidates that adds the most visible surface. The scene is in
-    slot 0.
+    The choice is greedy: each is the one of 512 random candidates that adds the most visible surface. Return positions
+    [count, 3] float32, metres, and headings [count] float64, radians.
     """
     places = _places(navmesh, rng)
     position = np.repeat(places, _HEADINGS, axis=0)
@@ -58,7 +51,7 @@ def best_viewpoints(
         best = int(np.argmax(seen @ worth))
         chosen.append(best)
         worth[seen[best]] *= _SEEN
-    return Viewpoints(position[chosen], heading[chosen])
+    return position[chosen], heading[chosen]
 
 
 def _places(navmesh: NavMesh, rng: np.random.Generator) -> np.ndarray:

@@ -297,7 +297,7 @@ class EpisodeRecorder:
         rerun = import_rerun()
         path = f"scenes/{len(self._scenes):04d}"
         scene = self._batch.library.scene(int(self._batch.agents.slot[index]))
-        data = scene_model(scene, self._batch.navmesh_of(index)).lower
+        data, _ = scene_model(scene, self._batch.navmesh_of(index))
         self._stream.log(path, rerun.ViewCoordinates.RIGHT_HAND_Y_UP, static=True, strict=True)
         if data is not None:
             mesh = rerun.Asset3D(contents=data, media_type=rerun.MediaType.GLB)

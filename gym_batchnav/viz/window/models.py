@@ -20,14 +20,6 @@ _NEAR = 0.05  # metres from such a point to the navmesh, horizontally
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SceneModel:
-    """A scene as glTF files; a part without triangles is None."""
-
-    lower: bytes | None  # what is seen when storeys are cut below their ceilings
-    overhead: bytes | None  # ceilings, roofs, lamps
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Field:
     """Geodesic distances to a goal from points on the floors."""
 
@@ -41,10 +33,10 @@ class Field:
         return np.round(field_colors(self.metres, farthest(self.metres))).astype(np.uint8)
 
 
-def scene_model(scene: Scene, navmesh: NavMesh) -> SceneModel:
-    """Return the surface of a scene, with what is over the heads of its agents apart from the rest."""
+def scene_model(scene: Scene, navmesh: NavMesh) -> tuple[bytes | None, bytes | None]:
+    """Return a scene as two glTF files, or None without triangles: without what is over its agents' heads, and that."""
     over = is_overhead(scene, navmesh)
-    return SceneModel(_part(scene, ~over), _part(scene, over))
+    return _part(scene, ~over), _part(scene, over)
 
 
 def is_overhead(scene: Scene, navmesh: NavMesh) -> np.ndarray:

@@ -115,8 +115,7 @@ class Page:
                 node.remove()
         self._agents = {}
         self._target = None
-        model = scene_model(snapshot.scene, snapshot.navmesh)
-        parts = {"/scene": model.lower, "/overhead": model.overhead}
+        parts = dict(zip(("/scene", "/overhead"), scene_model(snapshot.scene, snapshot.navmesh), strict=True))
         self._model = [None if data is None else scene.add_glb(name, data) for name, data in parts.items()]
         vertices, triangles = navmesh_triangles(snapshot.navmesh)
         self._navmesh = scene.add_mesh_simple(

@@ -6,12 +6,7 @@ from rooms import box_room
 
 from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
 from gym_batchnav.scene.load import load_scene
-from gym_batchnav.viz.window.models import (
-    distance_field,
-    first_hit,
-    is_overhead,
-    scene_model,
-)
+from gym_batchnav.viz.window.models import distance_field, first_hit, is_overhead, scene_model
 
 FLOOR = np.array([[-4, 0, -3], [4, 0, -3], [4, 0, 3], [-4, 0, 3], [-4, 1, -3], [4, 1, -3], [4, 1, 3]], np.float32)
 TWO_LEVELS = np.array([[0, 2, 1], [0, 3, 2], [4, 6, 5]], np.int32)
@@ -34,9 +29,8 @@ def test_only_the_ceiling_is_overhead(room):
 
 def test_both_parts_together_are_the_scene(room, tmp_path):
     scene, navmesh = room
-    model = scene_model(scene, navmesh)
     parts = []
-    for name, data in (("lower", model.lower), ("overhead", model.overhead)):
+    for name, data in zip(("lower", "overhead"), scene_model(scene, navmesh), strict=True):
         (tmp_path / f"{name}.glb").write_bytes(data)
         parts.append(load_scene(tmp_path / f"{name}.glb"))
     assert sum(len(part.triangles) for part in parts) == len(scene.triangles)
