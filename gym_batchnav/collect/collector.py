@@ -248,14 +248,13 @@ class _Run:
         with ThreadPoolExecutor(self.workers, "collect") as threads:
             try:
                 while ended:
-                    for finished in recorder.record(loop.step()):
-                        episode = finished.episode
+                    for episode, frames in recorder.record(loop.step()):
                         self.num_episodes += 1
                         self.num_frames += episode.num_steps + 1
                         if self.progress is not None:
                             self.progress(1, episode.num_steps + 1)
                         shard = waiting[episode.scene, episode.number // size]
-                        ended[shard][episode.number] = finished
+                        ended[shard][episode.number] = episode, frames
                         if len(ended[shard]) < shard.count:
                             continue
                         complete = [one for _, one in sorted(ended.pop(shard).items())]
@@ -272,9 +271,9 @@ class _Run:
 
     def _write(self, shard: Shard, complete: list[Finished], card: dict[str, Any], buffers: FrameBuffers) -> None:
         """Write a shard and give its memory back; runs in a thread of the pool."""
-        write_shard(self.root, self.style, self.info, shard, [one.episode for one in complete], card)
-        for one in complete:
-            buffers.give_back(one.frames)
+        write_shard(self.root, self.style, self.info, shard, [episode for episode, _ in complete], card)
+        for _, frames in complete:
+            buffers.give_back(frames)
 
 
 def _image_memory() -> int:

@@ -9,7 +9,6 @@ import shutil
 import tempfile
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -24,6 +23,7 @@ _SMALL = 1024  # bytes: smaller observations are logged for all environments at 
 _FIRST_FRAMES = 64  # of a buffer, which doubles
 
 Frames = dict[str, np.ndarray]  # by sensor, [F, ...]
+Finished = tuple[Episode, Frames]  # an episode that has ended, and the buffer that holds its images
 
 
 class FrameBuffers:
@@ -82,14 +82,6 @@ class FrameBuffers:
         if frames:
             with self._lock:
                 self._free[len(next(iter(frames.values())))].append(frames)
-
-
-@dataclass(slots=True)
-class Finished:
-    """An episode that has ended, and the buffer that holds its images."""
-
-    episode: Episode
-    frames: Frames
 
 
 class Recorder:
@@ -173,7 +165,7 @@ class Recorder:
             assert frames is not None
             self._frames[index] = None
             ends = {name: values[place].item() for name, values in measures.items()}
-            finished.append(Finished(self._episode(index, frames, ends), frames))
+            finished.append((self._episode(index, frames, ends), frames))
         return finished
 
     def _episode(self, index: int, frames: Frames, measures: dict[str, bool | int | float]) -> Episode:
