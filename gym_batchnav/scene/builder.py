@@ -294,11 +294,7 @@ class ImageBudget:
 
 
 class _Budget:
-    """A counter of the content of parts, which raises ValueError beyond the limits above.
-
-    Args:
-        files: The scene's files.
-    """
+    """A counter of the content of parts, which raises ValueError beyond the limits above."""
 
     def __init__(self, files: SceneFiles) -> None:
         self._files = files
@@ -314,7 +310,6 @@ class _Budget:
         self._num_elements += num_vertices + num_triangles
 
     def check(self, num_vertices: int, num_triangles: int) -> None:
-        """Raise ValueError if one more part would exceed a limit."""
         num_elements = self._num_elements + num_vertices + num_triangles
         if self._num_parts >= MAX_PARTS:
             raise ValueError(TOO_MANY_PARTS)
@@ -413,15 +408,9 @@ def finite_uvs(uvs: np.ndarray) -> np.ndarray:
 
 
 def _joined(values: Sequence[np.ndarray | None], counts: Sequence[int], missing: np.ndarray) -> np.ndarray | None:
-    """Concatenate an attribute of vertices.
+    """Concatenate an attribute [V, width] of the vertices of parts, whose numbers are ``counts``.
 
-    Args:
-        values: [V, width] for each part, or None for a part without the attribute.
-        counts: The number of vertices of each part.
-        missing: [width], the value for parts without the attribute; its dtype is that of the result.
-
-    Returns:
-        [sum of counts, width], or None if no part has the attribute.
+    Parts without it get ``missing`` [width], which has the dtype of the result; None if no part has it.
     """
     if all(array is None for array in values):
         return None

@@ -143,7 +143,7 @@ class SceneFiles:
             ValueError: If the path leads out of the scene's folder, or the file is too large or changes meanwhile.
             FileNotFoundError: If the file does not exist.
         """
-        return self._bytes(self._path_of(uri, quoted, any_case), max_bytes)
+        return self._bytes(self.path_of(uri, quoted=quoted, any_case=any_case), max_bytes)
 
     def part(self, uri: str) -> SceneFiles:
         """Return the record of another scene file to which this scene refers, whose digest is taken here as well.
@@ -155,13 +155,13 @@ class SceneFiles:
             ValueError: If the path leads out of the scene's folder, or the file is too large.
             FileNotFoundError: If the file does not exist.
         """
-        path = self._path_of(uri, quoted=False, any_case=False)
+        path = self.path_of(uri)
         found = SceneFiles(path)
         found._main = self._bytes(path)
         found.num_bytes = len(found._main)
         return found
 
-    def _path_of(self, uri: str, quoted: bool, any_case: bool) -> Path:
+    def path_of(self, uri: str, *, quoted: bool = False, any_case: bool = False) -> Path:
         """Return the path of a file that the scene refers to, as a path in the scene's folder; see ``beside``."""
         text = (unquote(uri) if quoted else uri).replace("\\", "/")
         relative = PurePosixPath(text if os.path.lexists(self.path.parent / text.replace("\0", "")) else text.strip())

@@ -160,15 +160,10 @@ def _factors(files: SceneFiles, height: float, scale: str | float, stated: State
             remedy = "pass scale=0.001 (or units_to_meters in a stage_config) if its unit is the millimetre"
             files.warn(f"It is {height:g} m high if its unit is the metre, as its format specifies: {remedy}")
         return np.ones(3)
-    unit = "metres"
-    factor = 1.0
-    if height > _MILLIMETRES:
-        unit = "millimetres"
-        factor = 0.001
-    elif height > _CENTIMETRES:
-        unit = "centimetres"
-        factor = 0.01
-    if factor != 1:
+    unit, factor = ("millimetres", 0.001) if height > _MILLIMETRES else ("centimetres", 0.01)
+    if height <= _CENTIMETRES:
+        factor = 1.0
+    else:
         files.warn(f"It is {height:g} units high, which were assumed to be {unit}: pass scale= if they are not")
     return np.full(3, factor)
 

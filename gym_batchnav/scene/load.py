@@ -188,11 +188,7 @@ def _load(
 
 
 def _navmesh_beside(files: SceneFiles) -> NavMesh | None:
-    """Load the navmesh of the scene's name; return None if there is none.
-
-    Raises:
-        ValueError: If it is damaged.
-    """
+    """Load the navmesh of the scene's name, None if there is none; ValueError if it is damaged."""
     beside = files.path.with_suffix(".navmesh")
     if not beside.is_file():
         return None

@@ -96,7 +96,6 @@ class _Writer:
         }
 
     def glb(self) -> bytes:
-        """Return the bytes of the file."""
         self._add_objects()
         binary = bytes(self._binary)
         document: dict[str, Any] = {
@@ -189,14 +188,12 @@ class _Writer:
         return {"attributes": found, "indices": corner_row, "material": self._material(material)}
 
     def _accessor(self, values: np.ndarray, component: int, shape: str, **more: Any) -> int:
-        """Add values to the binary data and return the number of their accessor."""
         view = self._view(values.tobytes(), target=_ELEMENT_BUFFER if shape == "SCALAR" else _ARRAY_BUFFER)
         accessor = {"bufferView": view, "componentType": component, "count": len(values), "type": shape, **more}
         self._json["accessors"].append(accessor)
         return len(self._json["accessors"]) - 1
 
     def _view(self, data: bytes, **more: int) -> int:
-        """Add bytes to the binary data and return the number of their bufferView."""
         view = {"buffer": 0, "byteOffset": len(self._binary), "byteLength": len(data), **more}
         self._binary += data + b"\0" * (-len(data) % 4)
         self._json["bufferViews"].append(view)

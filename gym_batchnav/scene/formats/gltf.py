@@ -122,7 +122,6 @@ class _Reader:
         self.has_skins = False
 
     def has_joints(self, index: object) -> bool:
-        """Return whether all vertices of a mesh have joints."""
         if index not in self._skinned:
             primitives = sequence(self._document.item("meshes", index).get("primitives", []), "primitives")
             attributes = [primitive["attributes"].keys() for primitive in primitives]
@@ -320,10 +319,7 @@ class _Reader:
 def _triangles(corners: np.ndarray, restarts: np.ndarray | None, mode: int) -> np.ndarray:
     """Convert a list of corners [C] to triangles [T, 3]; surplus corners are ignored.
 
-    Args:
-        corners: Numbers of vertices.
-        restarts: [C] bool, the places that hold no corner but begin a strip or fan anew; None for none.
-        mode: The primitive's mode.
+    ``restarts`` [C] bool are the places that hold no corner but begin a strip or fan anew; None for none.
     """
     corners = corners.astype(np.int32)
     if mode == _TRIANGLES:

@@ -172,7 +172,6 @@ class GltfDocument:
             waiting += [(child, matrix, depth + 1) for child in reversed(children)]
 
     def _parents(self) -> dict[int, int]:
-        """Return the number of every child's parent."""
         if self._parent_of is None:
             nodes = [self.item("nodes", index) for index in range(self.count("nodes"))]
             below = [sequence(node.get("children", []), "children") for node in nodes]

@@ -90,8 +90,6 @@ def read_mjcf(files: SceneFiles, builder: SceneBuilder) -> None:
 
 
 class _Reader:
-    """The reader of one compiled model."""
-
     def __init__(
         self, files: SceneFiles, builder: SceneBuilder, model: Mapping[str, np.ndarray], document: Document
     ) -> None:
@@ -175,12 +173,7 @@ class _Reader:
         return self._meshes[mesh]
 
     def parts(self, geom: int, boxes: list[np.ndarray]) -> list[Part]:
-        """Return the triangles of a geom in the world.
-
-        Args:
-            geom: The geom.
-            boxes: Those of the geoms that are shown, within which infinite planes end.
-        """
+        """Return the triangles of a geom in the world; infinite planes end where ``boxes`` do."""
         shape = self._shape(geom)
         if shape is None and int(self._model["geom_type"][geom]) == PLANE:
             shape = _bounded(self._model, geom, boxes)

@@ -78,7 +78,6 @@ def compile_mjcf(document: Document) -> dict[str, np.ndarray]:
 
 
 def _read(answer: bytes, status: int) -> dict[str, np.ndarray]:
-    """Return the arrays of an answer."""
     if answer[:1] == _REFUSED:
         raise ValueError(f"MuJoCo cannot compile it ({answer[1:].decode(errors='replace')}): correct the model")
     if answer[:1] != _MODEL or status != 0:

@@ -14,7 +14,6 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement, tostring
-from xml.parsers import expat
 
 from gym_batchnav.scene.files import SceneFiles
 
@@ -115,11 +114,7 @@ class _Reader:
         self._models: dict[str, tuple[str, _Cleaned]] = {}
 
     def model(self, path: str, parents: tuple[str, ...]) -> _Cleaned:
-        """Read and clean a model that the models ``parents`` attach.
-
-        Raises:
-            ValueError: It is missing, damaged or too large, or one of ``parents``, or these are too many.
-        """
+        """Read and clean a model that the models ``parents`` attach; ValueError if it is one of them."""
         if path in parents or len(parents) > MAX_ATTACH_DEPTH:
             raise ValueError(f"'{path[:200]}' attaches itself, or models nest too deeply: attach fewer of them")
         one = _Model(self, read_xml(self._files, path), PurePosixPath(path).parent, (*parents, path))
@@ -166,11 +161,7 @@ class _Model:
         self._fields: set[str] = set()  # meshes that plugins make of signed distance fields
 
     def cleaned(self) -> _Cleaned:
-        """Return the cleaned model.
-
-        Raises:
-            ValueError: If it cannot be compiled in time.
-        """
+        """Return the cleaned model; ValueError if it cannot be compiled in time."""
         name = self._root.get("model", _UNNAMED)
         cleaned = Element("mujoco", {"model": name})
         sections = [child for child in self._root if child.tag in ("compiler", "default", "asset", "worldbody")]
@@ -330,7 +321,6 @@ def _texture_files(element: Element) -> tuple[str | None, ...]:
 
 
 def _numbers(element: Element, name: str, default: tuple[float, ...] = ()) -> tuple[float, ...]:
-    """Return the numbers of an attribute."""
     if name not in element.attrib:
         return default
     try:
@@ -368,40 +358,40 @@ def parse_xml(data: bytes, label: str) -> ElementTree.Element:
     Raises:
         ValueError: If it is not XML, has a document type, or exceeds the limits above.
     """
-    builder = ElementTree.TreeBuilder()
-    parser = expat.ParserCreate()
-    parser.buffer_text = True
-    opened = depth = 0
-
-    def start(tag: str, attributes: dict[str, str]) -> None:
-        nonlocal opened, depth
-        opened += 1
-        depth += 1
-        if opened > MAX_ELEMENTS:
-            raise ValueError(f"'{label}' has more than {MAX_ELEMENTS:,} elements: split the scene")
-        if depth > MAX_DEPTH:
-            raise ValueError(f"'{label}' nests elements more than {MAX_DEPTH} deep: flatten its bodies")
-        builder.start(tag, attributes)
-
-    def end(tag: str) -> None:
-        nonlocal depth
-        depth -= 1
-        builder.end(tag)
-
-    def refuse(*_: object) -> None:
-        raise ValueError(f"'{label}' has a document type (<!DOCTYPE), which MuJoCo's format does not use: remove it")
-
-    parser.StartElementHandler = start
-    parser.EndElementHandler = end
-    parser.StartDoctypeDeclHandler = refuse
-    parser.EntityDeclHandler = refuse
+    parser = ElementTree.XMLParser(target=_LimitedBuilder(label))
     try:
-        parser.Parse(data, True)
-    except expat.ExpatError as error:
+        parser.feed(data)
+        return parser.close()
+    except ElementTree.ParseError as error:
         raise ValueError(f"'{label}' is not well-formed XML ({error}): re-export it") from error
     except (LookupError, UnicodeError) as error:  # of an encoding that Python does not know
         raise ValueError(f"'{label}' has an unknown encoding ({error}): save it as UTF-8") from error
-    return builder.close()
+
+
+class _LimitedBuilder(ElementTree.TreeBuilder):
+    """A builder that refuses a document type and files beyond the limits above."""
+
+    def __init__(self, label: str) -> None:
+        super().__init__()
+        self._label = label
+        self._opened = self._depth = 0
+
+    def start(self, tag: str, attributes: dict[str, str], /) -> Element:
+        self._opened += 1
+        self._depth += 1
+        if self._opened > MAX_ELEMENTS:
+            raise ValueError(f"'{self._label}' has more than {MAX_ELEMENTS:,} elements: split the scene")
+        if self._depth > MAX_DEPTH:
+            raise ValueError(f"'{self._label}' nests elements more than {MAX_DEPTH} deep: flatten its bodies")
+        return super().start(tag, attributes)
+
+    def end(self, tag: str, /) -> Element:
+        self._depth -= 1
+        return super().end(tag)
+
+    def doctype(self, *_: object) -> None:
+        unused = "has a document type (<!DOCTYPE), which MuJoCo's format does not use"
+        raise ValueError(f"'{self._label}' {unused}: remove it")
 
 
 def read_xml(files: SceneFiles, path: str) -> ElementTree.Element:

@@ -101,12 +101,9 @@ def _arc(start: float, end: float, steps: int) -> np.ndarray:
 
 
 def _turned(profile: np.ndarray, v: np.ndarray, factors: tuple[float, float, float] = (1.0, 1.0, 1.0)) -> Shape:
-    """Return the surface of a profile turned about z, from bottom to top, then scaled along the axes.
+    """Return the surface of a profile of radii and heights [2, R] turned about z, then scaled by ``factors``.
 
-    Args:
-        profile: Radius and height [2, R].
-        v: [R], texture coordinate of every ring; u goes once around.
-        factors: Along x, y and z.
+    ``v`` [R] is the texture coordinate of every ring; u goes once around.
     """
     radius, height = profile
     around = 2 * np.pi * np.arange(_SIDES + 1) / _SIDES  # the first column once more, where u is 1

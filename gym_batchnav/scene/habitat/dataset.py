@@ -133,8 +133,6 @@ def load_habitat_scene(
 
 
 class _Template(NamedTuple):
-    """An object that a scene instance places."""
-
     asset: Scene
     mass: np.ndarray  # [3] float64, metres: the centre of mass in the asset's frame
     whole: SceneObject
@@ -176,7 +174,6 @@ class _Dataset:
         return sorted(found)
 
     def stage(self, handle: str) -> Scene:
-        """Load a stage without objects."""
         attributes = self._attributes("stages", handle)
         mesh = self._named_file(handle, attributes.get("semantic_asset"))
         descriptor = self._named_file(handle, attributes.get("semantic_descriptor_filename"))
@@ -204,17 +201,13 @@ class _Dataset:
             return None
         name = str(value).replace(_OWN_NAME, scene_name(handle).split(".")[0])
         path = _path_beside(handle, name)
-        if _OWN_NAME in str(value) and not self._inside(path).is_file():
+        if _OWN_NAME in str(value) and not self._files.path_of(path).is_file():
             self.digests[path] = ""
             return None
         return path
 
     def scene_instance(self, handle: str) -> Scene:
-        """Load a stage with its objects.
-
-        Raises:
-            ValueError: The instance is wrong; the message names the row of an object, or the file.
-        """
+        """Load a stage with its objects; ValueError names the row of an object, or the file."""
         instance = {**self._defaults("scene_instances"), **self._json(handle)}
         rows = sequence(instance.get("object_instances", []), "object_instances")
         if len(rows) > MAX_PARTS:
@@ -285,7 +278,9 @@ class _Dataset:
         # The loader applies up and scale if it can, since it compares the asset's navmesh with the result.
         up = "z" if np.allclose(rotation, Z_UP) else "y"
         scale = float(factors[0]) if (factors == factors[0]).all() else 1.0
-        scene = load_scene(self._inside(path), up=up, scale=scale, semantics=semantics, texture_size=self.textures.size)
+        scene = load_scene(
+            self._files.path_of(path), up=up, scale=scale, semantics=semantics, texture_size=self.textures.size
+        )
         self._note(path, scene)
         for texture in scene.textures:
             self.textures.add(texture)
@@ -297,7 +292,6 @@ class _Dataset:
         return replace(scene, vertices=vertices.astype(np.float32), textures=stand_ins, metadata=kept)
 
     def _own(self, kind: str) -> dict[str, Mapping[str, Any]]:
-        """Return the templates in the dataset's file by handle."""
         if kind not in self._own_templates:
             section = mapping(self._config.get(kind, {}), kind)
             if kind == "scene_instances" and section.get("configs"):
@@ -362,22 +356,11 @@ class _Dataset:
 
     def _navmesh(self, path: str) -> NavMesh:
         self._files.beside(path)  # records its digest
-        return NavMesh.load(self._inside(path))
+        return NavMesh.load(self._files.path_of(path))
 
     def _json(self, path: str) -> dict[str, Any]:
         with naming_part(path, "fix it"):
             return parse_json(self._files.beside(path, max_bytes=MAX_JSON_BYTES))
-
-    def _inside(self, path: str) -> Path:
-        """Return the file of a path in the dataset's folder.
-
-        Raises:
-            ValueError: If the path, or a link on it, leads out of that folder.
-        """
-        found = self._folder / _plain_path(path)
-        if not found.resolve().is_relative_to(self._folder.resolve()):
-            raise ValueError(f"it refers to {path!r}, a link out of its folder: put the file itself there")
-        return found
 
     def _note(self, path: str, scene: Scene) -> None:
         """Record the files that an asset was made from."""
@@ -403,11 +386,7 @@ def _is_collidable(attributes: Mapping[str, Any]) -> bool:
 
 
 def _template_of(handles: list[str], kind: str, name: object) -> str:
-    """Return the configuration or asset of a ``template_name``; configurations have priority.
-
-    Raises:
-        ValueError: If there is none, or there are several.
-    """
+    """Return the one configuration of a ``template_name``, else the one asset; ValueError for none or several."""
     requested = str(name).replace("\\", "/")
     requested = str(PurePosixPath(requested).with_name(scene_name(requested))) if requested else "?"
     found = [handle for handle in handles if f"/{_without_ending(handle)}".endswith(f"/{requested}")]
@@ -428,11 +407,7 @@ def _path_beside(handle: str, path: object) -> str:
 
 
 def _plain_path(path: str) -> str:
-    """Return a normalised path or pattern inside the dataset's folder.
-
-    Raises:
-        ValueError: If it leads out of the folder.
-    """
+    """Return a normalised path or pattern inside the dataset's folder; ValueError if it leads out of it."""
     normal = posixpath.normpath(path.replace("\\", "/"))
     if normal.startswith(("/", "..")) or ":" in normal or "\0" in normal:
         raise ValueError(f"it refers to {reprlib.repr(path)}, which is not inside its folder: put the files there")

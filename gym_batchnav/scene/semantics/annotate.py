@@ -157,10 +157,7 @@ def read_painted_glb(files: SceneFiles) -> tuple[np.ndarray, Scene]:
 def _colors_at(scene: Scene, owner: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Return the unlit colour [P] int64 of points on a scene's triangles: the nearest texel, or the nearest vertex.
 
-    Args:
-        scene: The scene.
-        owner: [P] int, the triangle of every point.
-        weights: [P, 3], the weights of its corners.
+    ``owner`` [P] is the triangle of every point, and ``weights`` [P, 3] are those of its corners.
     """
     corners = scene.triangles[owner]
     material = scene.triangle_material[owner]

@@ -142,7 +142,6 @@ def _classes(document: Mapping[str, object]) -> dict[int, str]:
 
 
 def _number(value: object) -> int:
-    """Return the number of an object."""
     number = int(value) if isinstance(value, str) else value
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < MAX_OBJECTS:
         raise ValueError(f"an object has the number {str(value)[:20]!r}, which is not from 0 to {MAX_OBJECTS - 1:,}")
