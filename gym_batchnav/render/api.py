@@ -202,13 +202,9 @@ def find_renderer(name: str) -> RendererChoice:
 
 
 def choose_renderer(name: str, opengl_device: str | None, has_embree: bool, has_nvidia: bool = False) -> RendererChoice:
-    """Choose between OpenGL and Embree.
+    """Choose between OpenGL and Embree, where OpenGL 4.3 draws on a device of a name, or on none.
 
-    Args:
-        name: ``"auto"``, ``"opengl"`` or ``"embree"``.
-        opengl_device: Name of the device that OpenGL 4.3 draws on; None if there is none.
-        has_embree: Whether Embree's package is installed.
-        has_nvidia: Whether the machine has an NVIDIA GPU, whose user expects it to be used.
+    Users of a machine with an NVIDIA GPU expect it to be used.
 
     Raises:
         RuntimeError: If the renderer is ``"opengl"`` and OpenGL was not found.

@@ -13,19 +13,12 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BodyViews:
-    """The bodies to draw in a batch of n views: one row per body and view that may show it.
+    """The bodies to draw in a batch of n views: one row per body and view that may show it."""
 
-    Attributes:
-        view: [E] int, the view, ascending.
-        slot: [E] int, the slot of the library of bodies.
-        pose: [E, 4, 4] float32, rigid, from the body's frame to the world.
-        object_id: [E] int32, the semantic id that its pixels show, at least 0.
-    """
-
-    view: np.ndarray
-    slot: np.ndarray
-    pose: np.ndarray
-    object_id: np.ndarray
+    view: np.ndarray  # [E] int, the view, ascending
+    slot: np.ndarray  # [E] int, the slot of the library of bodies
+    pose: np.ndarray  # [E, 4, 4] float32, rigid, from the body's frame to the world
+    object_id: np.ndarray  # [E] int32, the semantic id that its pixels show, at least 0
 
     @classmethod
     def none(cls) -> BodyViews:
@@ -43,12 +36,7 @@ class BodyViews:
         return BodyViews(self.view[rows] - first, self.slot[rows], self.pose[rows], self.object_id[rows])
 
     def check(self, num_views: int, num_slots: int) -> None:
-        """Raise ValueError unless shapes, types, views and slots are valid, so that no kernel reads outside its arrays.
-
-        Args:
-            num_views: Number of views, n.
-            num_slots: Number of slots in the library of bodies.
-        """
+        """Raise ValueError unless a kernel reads within its arrays: shapes, types, views and slots must be valid."""
         count = len(self.view)
         for name, limit in (("view", num_views), ("slot", num_slots)):
             values = getattr(self, name)

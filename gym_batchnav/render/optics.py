@@ -23,13 +23,10 @@ def brightness(camera: Camera) -> tuple[float, float]:
 
 
 def light_directions(views: np.ndarray) -> np.ndarray:
-    """Return the direction of the head-and-sky light of every view: between the camera's back axis and the world's up.
+    """Return the head-and-sky light of every view [N, 4, 4]: between the camera's back axis and the world's up.
 
-    Args:
-        views: [N, 4, 4], world-to-camera.
-
-    Returns:
-        [N, 3] float32 unit vectors in world space towards the light; zero for a camera that looks straight up.
+    The directions [N, 3] float32 are unit vectors in world space towards the light; zero for a camera that looks
+    straight up.
     """
     light = views[:, 2, :3] + np.array([0, 1, 0], views.dtype)
     length = np.linalg.norm(light, axis=1, keepdims=True)
@@ -88,12 +85,7 @@ class RayTable(NamedTuple):
 
 
 def ray_table(camera: Camera, optics: Optics) -> RayTable:
-    """Return the rays of a camera.
-
-    Args:
-        camera: The camera.
-        optics: The same as kernels take it.
-    """
+    """Return the rays of a camera, whose optics are given as kernels take them."""
     rows = -(-camera.height // PACKET)
     columns = -(-camera.width // PACKET)
     rays = np.zeros((PACKET * rows, PACKET * columns, 6), np.float32)

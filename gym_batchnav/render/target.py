@@ -41,12 +41,6 @@ class Target:
     A batch is in flight between its ``begin`` and its ``finish``. Two batches may be in flight at once (one if
     ``buffers`` is 1), so that batch t is read while batch t + 1 is drawn: begin(t), begin(t + 1), finish() returns t,
     begin(t + 2), ... Images are kept in a ring of ``buffers`` sets: begin(t + ``buffers``) overwrites those of batch t.
-
-    Args:
-        renderer: The renderer that made it.
-        drawing: The renderer's part.
-        num_views: The largest number of views at a time.
-        buffers: Number of sets of images.
     """
 
     def __init__(self, renderer: Renderer, drawing: Drawing, num_views: int, buffers: int) -> None:

@@ -59,12 +59,7 @@ def texture_size(camera: Camera) -> int:
 def build_texture_pool(scene: Scene, size: int) -> TexturePool:
     """Resize a scene's textures to squares by area averages in linear light, and compute all smaller mip levels.
 
-    Args:
-        scene: A scene with any number of textures of any height and width.
-        size: Side of level 0, a power of two.
-
-    Returns:
-        The pool, in the order of ``scene.textures``.
+    The pool is in the order of ``scene.textures``; level 0 has ``size`` texels per side, a power of two.
 
     Raises:
         ValueError: If ``size`` is not a power of two, or a texture is not [H, W, 4] uint8.

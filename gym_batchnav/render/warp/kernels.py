@@ -424,11 +424,7 @@ def draw_kernel(colored: bool, moving: bool) -> Any:
     """Return the kernel that draws views, one thread per pixel.
 
     Threads are numbered by view, by tile of TILE pixels, and within the tile, so that the 32 threads that a GPU runs
-    together trace neighbouring rays.
-
-    Args:
-        colored: Whether colours are drawn.
-        moving: Whether bodies are drawn.
+    together trace neighbouring rays. The kernel is compiled with or without colours and moving bodies.
     """
 
     @wp.kernel(module="unique", enable_backward=False)
