@@ -24,13 +24,9 @@ SCAN_CAMERA = Camera(width=64, height=1, hfov_deg=120.0, eye_height=0.25)
 
 
 def encode_goal(goal: np.ndarray) -> np.ndarray:
-    """Encode goals as numbers in [-1, 1] that vary smoothly with the agent's pose.
+    """Encode goals [N, 2], d metres away at angles of a radians, as numbers in [-1, 1] that vary smoothly.
 
-    Args:
-        goal: ``pointgoal_with_gps_compass`` [N, 2]: distance d in metres, angle a in radians, left positive.
-
-    Returns:
-        [N, 3] float32: cos a, sin a, d / (1 + d).
+    These are [N, 3] float32: cos a, sin a, d / (1 + d).
     """
     distance = goal[:, 0]
     angle = goal[:, 1]

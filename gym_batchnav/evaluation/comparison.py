@@ -179,12 +179,7 @@ class Comparison:
 
 
 def make_comparison(asked: Asked, load: LoadAgent, note: Callable[[str], None] = lambda text: None) -> Comparison:
-    """Load the policies and check all arguments, then load the scenes.
-
-    Args:
-        asked: The arguments.
-        load: Loads the agent of a policy file.
-        note: Called with a message if an agent is left out.
+    """Load the policies and check all arguments, then load the scenes; ``note`` is told if an agent is left out.
 
     Raises:
         ValueError: A file is not a policy, an agent is unknown, policies fit neither each other nor the episodes, or

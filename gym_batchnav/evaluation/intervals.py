@@ -122,15 +122,10 @@ def draw_resamples(
 ) -> Iterator[Resamples]:
     """Draw scenes, episodes of each drawn scene and runs of each agent, with replacement; yield some at a time.
 
-    Agents share scenes and episodes, so that comparisons are paired.
+    Agents, of which each has a number of runs, share scenes and episodes, so that comparisons are paired.
 
-    Args:
-        layout: The episodes.
-        num_runs: The number of runs of each agent.
-        seed: Seed of the resamples.
-        resamples: Number of resamples.
-        fixed_scenes: Make every scene a stratum, as rliable does with tasks: it occurs once, and runs are drawn in
-            each scene anew. The result then holds for these scenes alone; otherwise also for others like them.
+    With ``fixed_scenes``, every scene is a stratum, as tasks are to rliable: it occurs once, and runs are drawn in each
+    scene anew. The result then holds for these scenes alone; otherwise also for others like them.
     """
     rng = np.random.default_rng(seed)
     num_scenes = len(layout.sizes)

@@ -61,7 +61,7 @@ def named_agent(name: str, seed: int = 0, option: str = "policy") -> Agent:
             ``"module:name"`` of an Agent, of a class of agents, or of a function from observations to actions [N].
             Importing a module runs its code.
         seed: Seed of random actions.
-        option: The keyword that gave the name, for errors.
+        option: The keyword that gave the name.
 
     Raises:
         ValueError: The agent is unknown.

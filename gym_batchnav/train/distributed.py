@@ -109,10 +109,7 @@ class Workers:
         """Return a factor for the loss of each mini-batch, so that every frame has the same weight in the gradients.
 
         Where agents wait for others, mini-batches have different numbers of frames, and a mean over workers would give
-        the frames of small ones too much weight.
-
-        Args:
-            num_frames: Number of frames in each mini-batch of this worker; losses are means over them.
+        the frames of small ones too much weight. Losses are means over the frames in each mini-batch of this worker.
         """
         if self.size == 1:
             return [1.0] * len(num_frames)

@@ -177,13 +177,8 @@ class FixupBlock(nn.Module):
 class SEResNet9(nn.Module):
     """The encoder of "Large Batch Simulation for Deep Reinforcement Learning" (ICLR 2021).
 
-    Args:
-        sensors: The images, see PictureChannels.
-        height: Height of images, pixels.
-        width: Width of images, pixels.
-        num_features: F, the number of features.
-        planes: Channels of the four blocks; those of the paper by default.
-        recodes: See PictureChannels. False, with bins of depth, in the paper's network.
+    Images have ``height`` x ``width`` pixels. By default, the channels ``planes`` of the four blocks are those of the
+    paper, and depth has bins instead of being recoded; see PictureChannels.
     """
 
     def __init__(

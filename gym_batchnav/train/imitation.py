@@ -140,18 +140,10 @@ def expert_share(progress: float, imitation_share: float) -> float | None:
 def imitation_loss(
     logits: Tensor, values: Tensor, taught: Tensor, returns: Tensor, value_weight: float
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return the cross-entropy with the teacher's actions plus the critic's loss.
+    """Return the cross-entropy with the teacher's actions plus the critic's loss, and its parts without gradients.
 
-    Args:
-        logits: [..., 4], from the policy.
-        values: [...], from the critic.
-        taught: [..., 4], the teacher's probabilities.
-        returns: [...], targets of the critic.
-        value_weight: Weight of the critic's loss.
-
-    Returns:
-        The loss and its parts without gradients: imitation, value and agreement (the share of steps at which the
-        teacher's most likely action is that of the policy).
+    These are imitation, value and agreement: the share of steps at which the teacher's most likely action is that of
+    the policy. Logits and the teacher's probabilities are [..., 4]; values and returns, their targets, [...].
     """
     imitation = cross_entropy(logits.flatten(0, -2), taught.flatten(0, -2))
     value_loss = 0.5 * (returns - values).square().mean()

@@ -34,11 +34,9 @@ PAPER_CRITIC_GAIN = 0.1  # bps-nav, bps_nav/rl/ppo/policy.py:319
 
 
 class VectorScale(nn.Module):
-    """The scale of a sensor's reading: its bounds or, without bounds, a logarithm.
+    """The scale of a sensor's reading [K] or [R, K]: its bounds or, without bounds, a logarithm.
 
-    Args:
-        box: Space [K] or [R, K] of the sensor; rows follow each other. An element counts as bounded if its range is
-            smaller than 1e6.
+    Rows follow each other. An element counts as bounded if its range is smaller than 1e6.
     """
 
     center: Tensor  # [R * K] float32
@@ -77,10 +75,7 @@ class RangeScale(nn.Module):
     """The scale of a range finder's reading: logarithms of distances.
 
     A linear layer of distances can hardly tell a wall at 0.1 m from one at 0.4 m, which decides whether a step
-    succeeds.
-
-    Args:
-        box: Space [K] of the sensor, from 0 to its reach; a loaded policy has the reach of its training.
+    succeeds. Spaces [K] are from 0 to the sensor's reach; a loaded policy has the reach of its training.
     """
 
     top: Tensor  # [K] float32, the greatest logarithms

@@ -79,13 +79,9 @@ def polygon_heights(navmesh: NavMesh) -> np.ndarray:
 def visible_floor_and_cut(scene: Scene, floor: float) -> tuple[float, float]:
     """Return the height of a storey's visible floor, and the height of the cut through which a map shows the storey.
 
-    Args:
-        scene: The scene.
-        floor: Height of the navmesh on the storey, metres; the visible floor lies at it or up to 0.4 m below it.
-
-    Returns:
-        Both heights, metres. The cut lies 2 m above the visible floor, or just below a lower ceiling: the lowest level
-        surface more than 1.2 m above the floor that has at least 30% of the floor's area.
+    Heights are in metres. The visible floor lies at ``floor``, that of the navmesh, or up to 0.4 m below it. The cut
+    lies 2 m above it, or just below a lower ceiling: the lowest level surface more than 1.2 m above the floor that has
+    at least 30% of the floor's area.
     """
     heights, areas = _level_triangles(scene)
     near = (heights > floor - _MAX_DROP) & (heights < floor + _CLEAR)

@@ -63,21 +63,13 @@ def write_episode(
     about: Mapping[str, str],
     recording_id: str | None = None,
 ) -> None:
-    """Write a file with an episode of F frames and the views that show it.
+    """Write a file, which ends in ``.rrd``, with an episode of F frames and the views that show it.
 
-    Args:
-        path: The file, which ends in ``.rrd``.
-        name: Name of the recording for people.
-        camera: The camera of the poses; None if it is not a pinhole.
-        step_seconds: Duration of a step.
-        poses: [F, 4, 4], camera to world, in OpenGL's convention; see ``camera_to_world``.
-        positions: [F, 3], metres, of the agent.
-        goals: [F, 3], metres.
-        images: By key of the observation, such as ``"rgb"`` or ``"front/depth"``: the sensor (see ``IMAGES``), and
-            uint8 [F, H, W, 3], float32 metres [F, H, W, 1] or integers [F, H, W, 1].
-        curves: By path, such as ``REWARD``, the steps [M] int and values [M] or [M, D] of numbers over time.
-        about: Rows of the table about the episode.
-        recording_id: By which viewers tell recordings apart; random by default.
+    Poses [F, 4, 4] are those of ``camera_to_world``, of a camera that is None if it is not a pinhole. Positions of the
+    agent and goals are [F, 3], metres. Images are by key of the observation, such as ``"front/depth"``: the sensor (see
+    ``IMAGES``), and uint8 [F, H, W, 3], float32 metres [F, H, W, 1] or integers [F, H, W, 1]. Curves are by path, such
+    as ``REWARD``: steps [M] int and values [M] or [M, D]. Viewers tell recordings apart by their id, which is random
+    unless it is given.
 
     Raises:
         MissingExtraError: The extra ``[rerun]`` is not installed.

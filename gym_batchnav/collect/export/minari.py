@@ -101,12 +101,9 @@ def env_spec(info: DatasetInfo) -> str | None:
 
 
 def make_recorded(of: str, recorded: Mapping[str, Any], **keywords: Any) -> gymnasium.Env[Any, Any]:
-    """Make a single environment with the keywords with which a dataset was collected.
+    """Make a single environment of a task with the keywords with which a dataset was collected, ``DatasetInfo.env``.
 
-    Args:
-        of: Name of the task, such as ``"PointNav"``.
-        recorded: ``DatasetInfo.env``.
-        keywords: Further keywords, which take precedence. Pass ``scenes=`` if the scenes were files.
+    Further keywords take precedence. Pass ``scenes=`` if the scenes were files.
 
     Raises:
         ValueError: The keywords hold an object that only Python code can describe.
