@@ -39,7 +39,7 @@ class Page:
         self._server = server
         self._num_agents = num_agents
         self._lock = Lock()
-        self.num_viewers = 0  # browsers that look
+        self._num_viewers = 0
         self._scene: Scene | None = None
         self._model: list[Any] = []  # viser's nodes of the scene: below the cut, and overhead
         self._navmesh: Any = None
@@ -60,6 +60,11 @@ class Page:
     def picked(self) -> int:
         """The agent that viewers follow; a client may send any number."""
         return min(max(int(self._pick.value), 0), self._num_agents - 1)
+
+    @property
+    def num_viewers(self) -> int:
+        """The number of browsers that look."""
+        return self._num_viewers
 
     def show(self, snapshot: Snapshot) -> None:
         """Draw a snapshot."""
@@ -232,5 +237,5 @@ class Page:
 
     def _count(self, change: int) -> None:
         with self._lock:
-            self.num_viewers += change
+            self._num_viewers += change
         self.wake.set()
