@@ -29,6 +29,13 @@ def names_of(scene: Scene) -> tuple[str, ...]:
     return tuple(one.name for one in scene.objects)
 
 
+def facts(scene: Scene, key: str) -> list:
+    """A list in the metadata of a generated scene."""
+    found = scene.metadata[key]
+    assert isinstance(found, list)
+    return found
+
+
 def plain_materials(count: int, seed: int = 0) -> Materials:
     """Untextured opaque materials of different colours."""
     colors = np.random.default_rng(seed).uniform(0.2, 0.9, (count, 4)).astype(np.float32)

@@ -6,6 +6,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from rooms import facts
 
 from gym_batchnav.homes import ALL_KINDS, generate_scene, semantic_class
 from gym_batchnav.homes.buildings.plan import LIMITS, divide_building
@@ -29,12 +30,6 @@ def navmesh(kind: str, seed: int) -> NavMesh:
     return NavMesh.build(scene.vertices, scene.triangles)
 
 
-def rooms(scene: Scene) -> list[dict]:
-    found = scene.metadata["rooms"]
-    assert isinstance(found, list)
-    return found
-
-
 @pytest.mark.parametrize(("kind", "seed"), CASES + MORE)
 def test_all_rooms_belong_to_one_main_island(kind, seed):
     mesh = navmesh(kind, seed)
@@ -43,7 +38,7 @@ def test_all_rooms_belong_to_one_main_island(kind, seed):
     assert areas[main] > 0.8 * sum(areas)
     assert max(areas[:main] + areas[main + 1 :], default=0.0) < 6.0  # tops of furniture
     points = mesh.random_points(5000, np.random.default_rng(0), island=main)
-    for room in rooms(building(kind, seed)):
+    for room in facts(building(kind, seed), "rooms"):
         x0, z0, x1, z1 = room["bounds"]
         inside = (points[:, 0] > x0) & (points[:, 0] < x1) & (points[:, 2] > z0) & (points[:, 2] < z1)
         assert inside.any(), room["name"]
@@ -55,10 +50,10 @@ def test_buildings_have_real_sizes_and_moderate_triangles(kind, seed):
     assert len(scene.triangles) < 60_000
     assert np.ptp(scene.bounds, axis=0)[[0, 2]].max() < 61.0
     low, high = LIMITS[kind]
-    indoors = [room for room in rooms(scene) if room["type"] != "yard"]
+    indoors = [room for room in facts(scene, "rooms") if room["type"] != "yard"]
     area = sum((x1 - x0) * (z1 - z0) for x0, z0, x1, z1 in (room["bounds"] for room in indoors))
     assert 0.8 * low < area < high
-    assert all(min(x1 - x0, z1 - z0) > 1.4 for x0, z0, x1, z1 in (room["bounds"] for room in rooms(scene)))
+    assert all(min(x1 - x0, z1 - z0) > 1.4 for x0, z0, x1, z1 in (room["bounds"] for room in facts(scene, "rooms")))
     assert {semantic_class(one.name) for one in scene.objects} == {one.category for one in scene.objects}
 
 
@@ -80,8 +75,10 @@ def test_cells_cover_the_building_without_overlap_and_links_have_room_for_a_door
 
 
 def test_a_yard_has_no_ceiling_and_a_low_wall():
-    scene = next(s for s in map(lambda seed: building("shop", seed), range(20)) if rooms(s)[-1]["type"] == "yard")
-    x0, z0, x1, z1 = rooms(scene)[-1]["bounds"]
+    scene = next(
+        s for s in map(lambda seed: building("shop", seed), range(20)) if facts(s, "rooms")[-1]["type"] == "yard"
+    )
+    x0, z0, x1, z1 = facts(scene, "rooms")[-1]["bounds"]
     assert not any("ceiling_yard" in one.name for one in scene.objects)
     corners = scene.vertices[scene.triangles]
     middle = corners.mean(axis=1)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from rooms import names_of
+from rooms import facts, names_of
 
 from gym_batchnav.homes import generate_apartment, shapes
 from gym_batchnav.homes.layout import flood
@@ -41,12 +41,6 @@ def instances(scene: Scene) -> dict[int, tuple[str, np.ndarray]]:
     found = scene.metadata["instances"]
     assert isinstance(found, dict)
     return found
-
-
-def rooms_of(scene: Scene) -> list[dict]:
-    rooms = scene.metadata["rooms"]
-    assert isinstance(rooms, list)
-    return rooms
 
 
 def trace(scene: Scene, origins: np.ndarray, directions: np.ndarray) -> np.ndarray:
@@ -108,7 +102,7 @@ def test_arrays_are_sound(seed: int) -> None:
 def test_no_ray_escapes(seed: int) -> None:
     scene = apartment(seed)
     rng = np.random.default_rng(seed)
-    for room in rooms_of(scene):
+    for room in facts(scene, "rooms"):
         x0, z0, x1, z1 = room["bounds"]
         origins = rng.uniform([x0 + 0.05, 0.05, z0 + 0.05], [x1 - 0.05, 2.4, z1 - 0.05], (3_000, 3))
         distance = trace(scene, origins, rng.standard_normal((3_000, 3)))
@@ -122,7 +116,7 @@ def test_walls_face_the_rooms(seed: int) -> None:
     a, b, c = corners(scene).astype(np.float64).transpose(1, 0, 2)
     normal = np.cross(b - a, c - a)
     middle = (a + b + c) / 3
-    for number, room in enumerate(rooms_of(scene)):
+    for number, room in enumerate(facts(scene, "rooms")):
         x0, z0, x1, z1 = room["bounds"]
         centre = np.array([(x0 + x1) / 2, 1.3, (z0 + z1) / 2])
         assert number < len(scene.objects)
@@ -137,9 +131,7 @@ def test_walls_face_the_rooms(seed: int) -> None:
 @pytest.mark.slow
 def test_doors_are_open_and_of_the_right_size(seed: int) -> None:
     scene = apartment(seed)
-    doors = scene.metadata["doors"]
-    assert isinstance(doors, list)
-    for door in doors:
+    for door in facts(scene, "doors"):
         if door["closed"]:
             continue
         assert door["width"] >= 0.9 and door["height"] == 2.1

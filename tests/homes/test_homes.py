@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from rooms import names_of
+from rooms import facts, names_of
 
 from gym_batchnav.geometry import convex_hull
 from gym_batchnav.homes import SEMANTIC_CLASSES, generate_apartment, semantic_class
@@ -45,12 +45,6 @@ def digest(scene: Scene) -> str:
     for array in arrays:
         found.update(np.ascontiguousarray(array).tobytes())
     return found.hexdigest()
-
-
-def facts(scene: Scene, key: str) -> list[dict]:
-    found = scene.metadata[key]
-    assert isinstance(found, list)
-    return found
 
 
 def free_cells(storey: dict, radius: float) -> tuple[np.ndarray, np.ndarray]:
