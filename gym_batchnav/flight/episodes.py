@@ -15,9 +15,10 @@ from gym_batchnav.episodes.floors import FLOORS, floor_islands
 from gym_batchnav.episodes.sampling import SamplingRules
 from gym_batchnav.flight.air import VOXEL_SIDE_PER_RADIUS, Air, air_from_arrays, find_air
 from gym_batchnav.library.cache import DiskCache
-from gym_batchnav.library.loader import SceneRefused, reason_of
+from gym_batchnav.library.loader import reason_of
 from gym_batchnav.library.prepare import Navigation, content_of_navmesh
 from gym_batchnav.navmesh.mesh import NavMesh
+from gym_batchnav.scene.files import SceneError
 from gym_batchnav.scene.scene import Scene
 from gym_batchnav.scene.simplify import digest_of_geometry
 from gym_batchnav.system.code import code_digest
@@ -115,7 +116,7 @@ class FlightEpisodes:
         try:
             air, episodes = self.sample_with_air(scene, navmesh, num_episodes, rng)
         except ValueError as error:
-            raise SceneRefused(scene.name, reason_of(error)) from error
+            raise SceneError(scene.name, reason_of(error)) from error
         if cache is not None:
             stored = {f"episodes_{name}": value for name, value in episodes.arrays().items()}
             cache.store(key, {**air.arrays(), **stored})

@@ -28,20 +28,6 @@ Abandoned = Callable[[], bool]
 _LASTING = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP}
 
 
-class SceneRefused(ValueError):
-    """The error of a scene that can never be used.
-
-    Attributes:
-        scene: Name of the scene.
-        reason: The reason, without the name.
-    """
-
-    def __init__(self, scene: str, reason: str) -> None:
-        super().__init__(f"scene {scene!r}: {reason}")
-        self.scene = scene
-        self.reason = reason
-
-
 def is_lasting(error: BaseException) -> bool:
     """Return whether a scene can never be used: the error is a ValueError not caused by a temporary system fault."""
     if not isinstance(error, ValueError):

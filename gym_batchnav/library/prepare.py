@@ -23,12 +23,13 @@ from gym_batchnav.episodes.habitat import (
 from gym_batchnav.episodes.habitat_objects import read_object_episodes
 from gym_batchnav.episodes.samplers import EpisodeSampler, ObjectEpisodes, PointEpisodes, is_rebuildable
 from gym_batchnav.library.cache import DiskCache
-from gym_batchnav.library.loader import SceneRefused, reason_of
+from gym_batchnav.library.loader import reason_of
 from gym_batchnav.library.shipped import ShippedTables, shipped_tables
 from gym_batchnav.navmesh.kernels.layout import Drops
 from gym_batchnav.navmesh.kernels.tables import NavigationTables
 from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
 from gym_batchnav.navmesh.record import NAVMESH_ARRAYS, NavMeshData, is_detour
+from gym_batchnav.scene.files import SceneError
 from gym_batchnav.scene.habitat.dataset import scene_name
 from gym_batchnav.scene.scene import Scene
 from gym_batchnav.scene.simplify import digest_of_geometry, digest_of_whole_geometry
@@ -175,7 +176,7 @@ class NavigationPreparer:
             try:
                 return cached_episodes(scene, navmesh, self.num_episodes, self.sampler, self.cache, self.seed)
             except ValueError as error:
-                raise SceneRefused(scene.name, reason_of(error)) from error
+                raise SceneError(scene.name, reason_of(error)) from error
         objects = isinstance(self.sampler, ObjectEpisodes) and not self.sampler.per_instance
         if not points and not objects:
             raise ValueError(_no_file(file, self.sampler))
@@ -260,7 +261,7 @@ def cached_navmesh(scene: Scene, settings: NavMeshSettings, cache: DiskCache | N
     try:
         navmesh = NavMesh.build(whole.vertices, whole.solid_triangles, settings, report)
     except ValueError as error:
-        raise SceneRefused(scene.name, reason_of(error)) from error
+        raise SceneError(scene.name, reason_of(error)) from error
     if cache is not None:
         cache.store(key, {name: getattr(navmesh.data, name) for name in NAVMESH_ARRAYS})
     return navmesh

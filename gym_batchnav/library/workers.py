@@ -20,10 +20,11 @@ import numpy as np
 from gym_batchnav.episodes.samplers import PointEpisodes, sampler_from_json, sampler_to_json
 from gym_batchnav.library.cache import CacheWarning, DiskCache
 from gym_batchnav.library.library import SceneLibrary
-from gym_batchnav.library.loader import Abandoned, Outcome, SceneRefused, is_lasting, reason_of
+from gym_batchnav.library.loader import Abandoned, Outcome, is_lasting, reason_of
 from gym_batchnav.library.prepare import NavigationPreparer, makers_digest
 from gym_batchnav.library.sources import SceneSource, recipe_from, shipped_scenes, source_from_recipe
 from gym_batchnav.navmesh.mesh import NavMeshSettings
+from gym_batchnav.scene.files import SceneError
 from gym_batchnav.system.child import POLL, UNINTERRUPTED, Child, ChildLost, check_not_abandoned, never, share_work
 from gym_batchnav.system.limits import available_memory
 from gym_batchnav.system.notices import warn_user
@@ -257,7 +258,7 @@ class PreparationWorker:
         """Mark a scene as prepared and return its warnings, or raise the error of its result; see ``prepare``."""
         name = str(recipe.get("name"))
         if result["refused"] is not None:
-            raise SceneRefused(name, result["refused"])
+            raise SceneError(name, result["refused"])
         if result["failed"] is not None:
             raise PreparationFailed(f"scene {name!r}: {result['failed']}")
         self._disk.store(self._mark(recipe), {"files": np.array(result["files"], str)})
@@ -302,7 +303,7 @@ def prepare_scene(
             if worker.child.closed or (not remaining and not begun):
                 raise
             if not remaining:
-                raise SceneRefused(
+                raise SceneError(
                     source.name,
                     f"{TRIES} processes in turn were lost during its preparation, the last: {error}; "
                     "it may take too much memory or time: make it smaller",

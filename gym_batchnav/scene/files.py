@@ -21,7 +21,7 @@ _MIN_STORE_PARTS = 3  # of the path of a folder with shared files, counting the 
 
 
 class SceneError(ValueError):
-    """The error of a scene that cannot be loaded or saved; the message names the scene, the problem and the remedy.
+    """The error of a scene that cannot be used or saved; the message names the scene, the problem and the remedy.
 
     Args:
         scene: Path or name of the scene.

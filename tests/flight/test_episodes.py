@@ -7,8 +7,8 @@ from rooms import box_room
 from gym_batchnav.episodes.samplers import sampler_from_json, sampler_to_json, with_floors
 from gym_batchnav.flight.episodes import FlightEpisodes
 from gym_batchnav.library.cache import DiskCache
-from gym_batchnav.library.loader import SceneRefused
 from gym_batchnav.library.prepare import NavigationPreparer
+from gym_batchnav.scene.files import SceneError
 from gym_batchnav.system.code import PACKAGE, imported_by
 
 SAMPLER = FlightEpisodes(num_goals=3)
@@ -77,7 +77,7 @@ def test_a_damaged_entry_is_made_again(name, tmp_path, monkeypatch):
 
 def test_a_scene_without_room_is_refused_by_name():
     preparer = NavigationPreparer(sampler=FlightEpisodes(radius=1.4, cell=1.0), num_episodes=5)
-    with pytest.raises(SceneRefused, match=r"cellar.*no free space above the floor .* radius 1.4 m"):
+    with pytest.raises(SceneError, match=r"cellar.*no free space above the floor .* radius 1.4 m"):
         preparer(box_room("cellar"))
 
 

@@ -13,9 +13,10 @@ import pytest
 from rooms import box_room
 
 from gym_batchnav.library.library import SceneLibrary
-from gym_batchnav.library.loader import Outcome, SceneRefused, is_lasting
+from gym_batchnav.library.loader import Outcome, is_lasting
 from gym_batchnav.library.rotation import SETTLE_STEPS, ScenePlan
 from gym_batchnav.library.sources import SceneSource
+from gym_batchnav.scene.files import SceneError
 from gym_batchnav.scene.scene import Scene
 
 
@@ -149,7 +150,7 @@ def test_deterministic_rotation_does_not_depend_on_the_loader() -> None:
 def test_a_bad_scene_costs_one_scene_and_one_warning() -> None:
     def load(name: str) -> Scene:
         if name == "scene_1":
-            raise SceneRefused(name, "the file is damaged")
+            raise SceneError(name, "the file is damaged")
         if name == "scene_4":
             raise ValueError("the file is damaged")
         return named(name)

@@ -14,11 +14,11 @@ from rooms import box, box_room, scene_of
 
 from gym_batchnav.library import workers as module
 from gym_batchnav.library.cache import DiskCache
-from gym_batchnav.library.loader import SceneRefused
 from gym_batchnav.library.prepare import NavigationPreparer
 from gym_batchnav.library.sources import scene_sources
 from gym_batchnav.library.workers import PreparationFailed, PreparationWorker, prepare_scene
 from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
+from gym_batchnav.scene.files import SceneError
 from gym_batchnav.scene.save import save_glb
 from gym_batchnav.system.child import ChildLost
 
@@ -134,7 +134,7 @@ def test_a_lost_process_is_replaced_twice(preparer, folder, monkeypatch, lost, r
 
     monkeypatch.setattr(worker, "prepare", prepare)
     monkeypatch.setattr(worker, "is_prepared", lambda _: False)
-    kind = ChildLost if not any(lost) else SceneRefused
+    kind = ChildLost if not any(lost) else SceneError
     with (
         pytest.warns(UserWarning, match="'room' is retried") as caught,
         pytest.raises(kind, match=told) if told else nullcontext(),
