@@ -36,7 +36,13 @@ def episodes(
             help="Files, folders, patterns or names, as for scenes=; or one file of episodes, .json or .json.gz."
         ),
     ],
-    out: Annotated[Path, typer.Option(help="File to write: .json.gz or .json.")] = Path("episodes.json.gz"),
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="File to write, .json.gz or .json, or a folder for Habitat's layout: FOLDER/NAME.json.gz and a file "
+            "per scene in FOLDER/content. Folders are created if missing."
+        ),
+    ] = Path("episodes.json.gz"),
     task: Annotated[
         TaskName | None,
         typer.Option(help="Goals: points (the default), or objects with view points.", show_default=False),
@@ -46,7 +52,9 @@ def episodes(
     ] = None,
     categories: Annotated[
         str,
-        typer.Option(help="Categories of objects, separated by commas; retail_chair_b=chair for other names of them."),
+        typer.Option(
+            help="Categories of objects, separated by commas, instead of these; retail_chair_b=chair for other names."
+        ),
     ] = "chair,bed,plant,toilet,tv,sofa",
     num_episodes: Annotated[int, typer.Option(help="Number of episodes per scene.", min=1)] = 1000,
     seed: Annotated[int, typer.Option(help="Random seed: the same seed gives the same episodes.", min=0)] = 0,
@@ -59,7 +67,7 @@ def episodes(
 
     Example: gym-batchnav episodes home.glb --num-episodes 500 --out home.json.gz
 
-    Example: gym-batchnav episodes apartments --task objectnav --out objects.json.gz
+    Example: gym-batchnav episodes apartments --task objectnav --out v1/val
 
     Example: gym-batchnav episodes shop.glb --protocol objectnav-2023 --categories bed,retail_chair_b=chair
 
@@ -69,30 +77,36 @@ def episodes(
         refuse_options(context, ("scenes",), "when a file of episodes is described")
         _describe(Path(scenes[0]))
         return
-    from gym_batchnav.episodes.habitat import check_ending
+    from gym_batchnav.episodes.habitat import dataset_file
     from gym_batchnav.episodes.samplers import ObjectEpisodes
     from gym_batchnav.library.cache import DiskCache
     from gym_batchnav.library.prepare import NavigationPreparer
     from gym_batchnav.library.sources import scene_sources
     from gym_batchnav.library.warmup import building_workloads
     from gym_batchnav.system.compilation import compile_ahead
-    from gym_batchnav.system.storage import check_destination
+    from gym_batchnav.system.storage import check_destination, make_folder
     from gym_batchnav.system.wording import counted
 
-    check_destination(out)
-    check_ending(out)
+    file = dataset_file(out)
     settings, sampler = _agent_and_sampler(protocol, task, categories)
+    source = context.get_parameter_source("categories")
+    if not isinstance(sampler, ObjectEpisodes) and source is not None and source.name == "COMMANDLINE":
+        raise ValueError("--categories has no effect on episodes of PointNav: add --task objectnav, or leave it out")
     cache = DiskCache()
     preparer = NavigationPreparer(settings, cache=cache)
     sources = scene_sources(scenes, cache)
+    make_folder(file.parent)
+    check_destination(file)
     draws_with = "embree" if isinstance(sampler, ObjectEpisodes) else None
     compile_ahead(building_workloads(measures=True, draws_with=draws_with))
-    refused = _write_samples(out, sources, preparer, sampler, num_episodes, seed)
+    if isinstance(sampler, ObjectEpisodes):
+        _check_names(sources, sampler)
+    refused, notes = _write_samples(out, sources, preparer, sampler, num_episodes, seed)
     used = len(sources) - len(refused)
     console = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
-    for reason in refused:
-        console.print(f"left out: {reason}")
-    console.print(f"{out}: {counted(num_episodes * used, 'episode')} in {counted(used, 'scene')}")
+    for line in (*(f"left out: {reason}" for reason in refused), *(f"note: {note}" for note in notes)):
+        console.print(line)
+    console.print(f"{file}: {counted(num_episodes * used, 'episode')} in {counted(used, 'scene')}")
 
 
 def _write_samples(
@@ -102,30 +116,40 @@ def _write_samples(
     sampler: PointEpisodes | ObjectEpisodes,
     num_episodes: int,
     seed: int,
-) -> list[str]:
-    """Sample and write the episodes of scenes, and return why scenes have none; ValueError if none has any."""
-    import numpy as np
+) -> tuple[list[str], list[str]]:
+    """Sample and write the episodes of scenes; ValueError if none has any.
 
+    Returns:
+        Why scenes have none, and which categories are missing from the episodes.
+    """
     from gym_batchnav.episodes.episode_set import EpisodeSet
     from gym_batchnav.episodes.habitat import write_episodes
     from gym_batchnav.episodes.habitat_objects import write_object_episodes
-    from gym_batchnav.episodes.objects import ObjectInstance, sample_object_episodes
+    from gym_batchnav.episodes.objects import ObjectInstance, numbers_in_scene, sample_object_episodes
     from gym_batchnav.episodes.samplers import ObjectEpisodes
+    from gym_batchnav.library.prepare import sampling_generator
     from gym_batchnav.system.progress import late_progress
 
     samples: dict[str, tuple[EpisodeSet, list[ObjectInstance]]] = {}
     refused: list[str] = []
+    notes: list[str] = []
+    known: set[str] = set()  # categories of the scenes' objects
     with late_progress("Sampling episodes of scenes", len(sources)) as done:
-        for index, source in enumerate(sources):
-            rng = np.random.default_rng([seed, index])
+        for source in sources:
             file = f"{source.name}.glb"
             try:
                 scene = source.load()
+                rng = sampling_generator(scene, seed)
                 navmesh = preparer.navmesh(scene)
                 if isinstance(sampler, ObjectEpisodes):
+                    numbers = numbers_in_scene(scene, sampler.categories, dict(sampler.aliases)).values()
+                    present = {sampler.categories[number] for number in numbers if number is not None}
+                    known |= present
                     found = sampler.instances(scene, navmesh)
                     sampled = sample_object_episodes(navmesh, found, sampler.categories, num_episodes, rng)
                     samples[file] = (sampled, found)
+                    if unseen := sorted(present - {one.category for one in found}):
+                        notes.append(f"scene '{source.name}': no episodes lead to {', '.join(unseen)}: no view points")
                 else:
                     samples[file] = (sampler.sample(scene, navmesh, num_episodes, rng), [])
             except ValueError as error:
@@ -136,9 +160,35 @@ def _write_samples(
         raise ValueError("\n".join(refused))
     if isinstance(sampler, ObjectEpisodes):
         write_object_episodes(samples, out)
+        if missing := [name for name in sampler.categories if name not in known]:
+            notes.append(f"no scene has objects of the categories {', '.join(missing)}")
     else:
         write_episodes({file: sampled for file, (sampled, _) in samples.items()}, out)
-    return refused
+    return refused, notes
+
+
+def _check_names(sources: list[SceneSource], sampler: ObjectEpisodes) -> None:
+    """Raise ValueError if no scene has objects of a name that is not one of the default categories."""
+    from contextlib import suppress
+
+    from gym_batchnav.episodes.objects import CATEGORIES
+    from gym_batchnav.scene.categories import number_of
+
+    aliases = dict(sampler.aliases)
+    usual = dict.fromkeys((*CATEGORIES, *aliases.values()), 0)
+    sought = [*(name for name in sampler.categories if number_of(name, usual) is None), *aliases]
+    seen: set[str] = set()
+    for source in sources:
+        if not sought:
+            return
+        with suppress(ValueError):  # sampling says which scenes cannot be read
+            seen |= {one.category for one in source.load().objects}
+        sought = [name for name in sought if all(number_of(category, {name: 0}) is None for category in seen)]
+    if sought and seen:
+        raise ValueError(
+            f"no scene has objects of the categories {', '.join(map(repr, sought))}: leave them out of --categories; "
+            "gym-batchnav scene info FILE --json lists those of a scene"
+        )
 
 
 def _agent_and_sampler(

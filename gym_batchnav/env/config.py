@@ -22,6 +22,7 @@ from gym_batchnav.actions.noise import ActuationNoise
 from gym_batchnav.env.cameras import PICTURE_VIEWS, USUAL_BUFFERS, CameraRig, CameraSpec
 from gym_batchnav.env.observe import Delays
 from gym_batchnav.episodes.floors import FLOORS
+from gym_batchnav.episodes.habitat import check_file
 from gym_batchnav.episodes.samplers import with_floors
 from gym_batchnav.episodes.schedule import EPISODE_ORDERS
 from gym_batchnav.geometry import Camera
@@ -177,10 +178,8 @@ class Episodes:
         check_choice("order", self.order, EPISODE_ORDERS)
         check_choice("floors", self.floors, (None, *FLOORS))
         check_path("episodes", self.file)
-        if self.file is not None and not Path(self.file).is_file():
-            raise FileNotFoundError(
-                f"episodes='{self.file}': the file does not exist: pass the path of a .json or .json.gz"
-            )
+        if self.file is not None:
+            check_file(Path(self.file), f"episodes='{self.file}'")
 
     @classmethod
     def of(cls, episodes: Episodes | str | Path | int | None) -> Episodes:

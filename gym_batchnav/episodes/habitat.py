@@ -5,16 +5,17 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import takewhile
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from textwrap import shorten
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from gym_batchnav.episodes.episode_set import EpisodeSet, episode_set
-from gym_batchnav.system.storage import write_atomically
+from gym_batchnav.system.storage import make_folder, replace_path, write_atomically
 
 ENDINGS = (".json", ".json.gz")
 MAX_BYTES = 2**27  # per file
@@ -111,7 +112,7 @@ def state_of_files(path: Path) -> tuple[FileState, ...]:
         FileNotFoundError: The file does not exist.
         ValueError: It is a folder, or another thing than a file.
     """
-    _check_file(path)
+    check_file(path)
     status = [(file, file.stat()) for file in (path, *content_of(path))]
     return tuple((str(file), stat.st_mtime_ns, stat.st_size) for file, stat in status)
 
@@ -146,36 +147,82 @@ def scene_name_in(by_scene: Collection[str], aliases: Iterable[str]) -> str | No
 
 
 def write_episodes(by_scene: Mapping[str, EpisodeSet], path: str | Path) -> None:
-    """Write PointNav episodes as Habitat's ``.json`` or ``.json.gz``, atomically.
+    """Write PointNav episodes in Habitat's format, atomically.
 
     Args:
         by_scene: The episodes of every ``scene_id``.
-        path: The file, ``.json`` or ``.json.gz``.
+        path: A file, ``.json`` or ``.json.gz``, or a folder; see ``write_dataset``.
 
     Raises:
-        ValueError: If the path has another ending.
+        ValueError: If the path has another ending, or two scenes in a folder have the same file name.
     """
-    write_document({"episodes": [row for one in by_scene.items() for row in rows_of(*one)]}, path)
+    write_dataset(by_scene, lambda some: {"episodes": [row for one in some.items() for row in rows_of(*one)]}, path)
 
 
-def write_document(document: Mapping[str, Any], path: str | Path) -> None:
-    """Write a dataset as ``.json`` or ``.json.gz``, atomically.
+def write_dataset(
+    by_scene: Mapping[str, Any], document_of: Callable[[Mapping[str, Any]], dict[str, Any]], path: str | Path
+) -> None:
+    """Write a dataset to a file, or in Habitat's layout to a folder, to whose other scenes these are added.
+
+    The folder has a file for each scene, ``content/<scene>.json.gz``, and a file without episodes, ``dataset_file``.
+
+    Args:
+        by_scene: What is known of every ``scene_id``.
+        document_of: Returns the document with the episodes of some of the scenes.
+        path: The file or the folder, which is created if missing.
 
     Raises:
-        ValueError: If the path has another ending.
+        ValueError: See ``write_episodes``.
     """
     path = Path(path)
-    check_ending(path)
+    file = dataset_file(path)
+    if file == path:
+        _write_document(document_of(by_scene), file)
+        return
+    check_file_names(by_scene)
+    content = path / "content"
+    make_folder(content)
+    with TemporaryDirectory(prefix=".content.", dir=path) as folder:  # all scenes or none
+        written = [Path(folder) / f"{scene_stem(scene_id)}.json.gz" for scene_id in by_scene]
+        for one, scene in zip(written, by_scene.items(), strict=True):
+            _write_document(document_of(dict([scene])), one)
+        for one in written:
+            replace_path(one, content / one.name)
+    _write_document(document_of({}), file)
+
+
+def _write_document(document: Mapping[str, Any], path: Path) -> None:
     text = json.dumps(document).encode()
     # A fixed time stamp, so that equal episodes give equal files.
     content = gzip.compress(text, mtime=0) if path.suffix == ".gz" else text
     write_atomically(path, content)
 
 
-def check_ending(path: Path) -> None:
-    """Raise ValueError unless the name of a file is one that episodes are written to."""
-    if not path.name.endswith(ENDINGS):
-        raise ValueError(f"{path}: the name of a file of episodes must end in {' or '.join(ENDINGS)}")
+def dataset_file(path: Path) -> Path:
+    """Return the file to read of a dataset that is written to a path: the path, or ``<folder>/<folder>.json.gz``.
+
+    Raises:
+        ValueError: If the path has another ending.
+    """
+    if path.name.endswith(ENDINGS):
+        return path
+    if path.suffix[1:].isalpha():
+        raise ValueError(
+            f"{path}: the name of a file of episodes must end in {' or '.join(ENDINGS)}, that of a folder has no ending"
+        )
+    return path / f"{path.resolve().name}.json.gz"
+
+
+def check_file_names(scene_ids: Iterable[str]) -> None:
+    """Raise ValueError if two scenes have the same file name."""
+    files: dict[str, str] = {}
+    for scene_id in scene_ids:
+        other = files.setdefault(scene_stem(scene_id), scene_id)
+        if other != scene_id:
+            raise ValueError(
+                f"scenes {other!r} and {scene_id!r} have the same file name, by which Habitat's format names their "
+                "goals and files: write them to separate files or folders"
+            )
 
 
 def rows_of(scene_id: str, episodes: EpisodeSet) -> list[dict[str, Any]]:
@@ -285,7 +332,7 @@ def read_document(path: Path, before: Size) -> tuple[dict[str, Any], Size]:
 
 def _read_text(path: Path) -> bytes:
     """Return the content of a file, decompressed."""
-    _check_file(path)
+    check_file(path)
     try:
         opened = gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
         with opened as file:
@@ -297,12 +344,16 @@ def _read_text(path: Path) -> bytes:
     return text
 
 
-def _check_file(path: Path) -> None:
-    """Raise FileNotFoundError or ValueError unless a path leads to a regular file."""
+def check_file(path: Path, name: str = "") -> None:
+    """Raise FileNotFoundError or ValueError, under a name of the file, unless a path leads to a regular file."""
+    name = name or str(path)
+    if path.is_dir():
+        files = sorted(path.glob("*.json*"), key=lambda file: (scene_stem(file.name) != path.resolve().name, file))
+        raise ValueError(f"{name}: it is a folder: pass " + (f"'{files[0]}'" if files else "a .json or .json.gz file"))
     if not path.exists():
-        raise FileNotFoundError(f"{path}: the file does not exist: pass the path of a .json or .json.gz")
+        raise FileNotFoundError(f"{name}: the file does not exist: pass the path of a .json or .json.gz")
     if not path.is_file():
-        raise ValueError(f"{path}: it is not a regular file: pass a .json or .json.gz")
+        raise ValueError(f"{name}: it is not a regular file: pass a .json or .json.gz")
 
 
 def _not_a_dataset(path: Path, error: Exception) -> ValueError:

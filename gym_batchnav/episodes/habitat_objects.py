@@ -13,6 +13,7 @@ from gym_batchnav.episodes.episode_set import EpisodeSet
 from gym_batchnav.episodes.habitat import (
     Size,
     beginning_of,
+    check_file_names,
     content_of,
     names_of,
     numbers_of,
@@ -20,7 +21,7 @@ from gym_batchnav.episodes.habitat import (
     rows_of,
     scene_parts,
     text_of,
-    write_document,
+    write_dataset,
     yaw_of,
 )
 from gym_batchnav.episodes.objects import ObjectInstance
@@ -113,20 +114,28 @@ def _read_file(
             one = _parse_row(row, index)
             if categories is not None and one.category not in categories:
                 one = one._replace(category=_OTHER_NAMES.get(one.category, one.category))
-                if one.category not in categories:  # the categories come last, since long messages are cut
-                    raise ValueError(
-                        f"object_category {one.category!r} is not one of the task's: pass "
-                        "task=ObjectNav(categories=...) with the categories of the file, instead of "
-                        + ", ".join(categories)
-                    )
             own = row.get("goals")
             key = index if own else (parts, one.key)
             if key not in sets:
                 sets[key] = _parse_goals(own or goals.get(one.key), one.key)
         except (TypeError, KeyError, ValueError, OverflowError, AttributeError) as error:
             raise ValueError(f"{path}: episode {index} is malformed: {shorten(str(error), 200)}") from error
+        if categories is not None and one.category not in categories:
+            raise ValueError(f"{path}: episode {index}: {_other_category(document, one.category, categories)}")
         found.setdefault(parts, []).append((one, sets[key]))
     return size
+
+
+def _other_category(document: Mapping[str, Any], category: str, categories: Sequence[str]) -> str:
+    """Return the error of an episode whose category is not one of the task's."""
+    listed = document.get(_IDS[0])
+    in_rows = (row.get("object_category") for row in document["episodes"])
+    named = [repr(name) for name in (*(listed if isinstance(listed, dict) else ()), *in_rows) if isinstance(name, str)]
+    theirs = ", ".join(dict.fromkeys(named))
+    return (
+        f"object_category {category!r} is not one of the task's ({', '.join(categories)}): pass "
+        f"task=ObjectNav(categories=...) with the categories of the file: {shorten(theirs, 400)}"
+    )
 
 
 def _parse_row(row: Mapping[str, Any], index: int) -> _Row:
@@ -183,25 +192,25 @@ def _episode_set(rows: list[tuple[_Row, _Set]], categories: Sequence[str]) -> Ep
 def write_object_episodes(
     by_scene: Mapping[str, tuple[EpisodeSet, Sequence[ObjectInstance]]], path: str | Path
 ) -> None:
-    """Write ObjectNav episodes as Habitat's ``.json`` or ``.json.gz``, atomically.
+    """Write ObjectNav episodes in Habitat's format, atomically.
 
     Args:
         by_scene: By ``scene_id``, episodes to any object of a category, and all objects of their categories.
-        path: The file, ``.json`` or ``.json.gz``.
+        path: A file, ``.json`` or ``.json.gz``, or a folder; see ``write_dataset``.
 
     Raises:
         ValueError: If the path has another ending, or two scenes have the same file name.
     """
-    files: dict[str, str] = {}
-    for scene_id in by_scene:
-        other = files.setdefault(scene_id.rsplit("/", 1)[-1], scene_id)
-        if other != scene_id:
-            raise ValueError(
-                f"scenes {other!r} and {scene_id!r} have the same file name, by which Habitat's format names their "
-                "goals: write them to separate files"
-            )
+    check_file_names(by_scene)
     names = dict.fromkeys(name for episodes, _ in by_scene.values() for name in episodes.categories)
     ids = {name: number for number, name in enumerate(names)}
+    write_dataset(by_scene, lambda some: _document(some, ids), path)
+
+
+def _document(
+    by_scene: Mapping[str, tuple[EpisodeSet, Sequence[ObjectInstance]]], ids: Mapping[str, int]
+) -> dict[str, Any]:
+    """Return the document of some scenes; ``ids`` are the numbers of the categories."""
     rows = []
     goals: dict[str, list[dict[str, Any]]] = {}
     for scene_id, (episodes, instances) in by_scene.items():
@@ -216,7 +225,7 @@ def write_object_episodes(
         for one in instances:
             key = f"{scene_id.rsplit('/', 1)[-1]}_{one.category}"
             goals.setdefault(key, []).append(_goal_of(one, ids[one.category]))
-    write_document({"episodes": rows, **dict.fromkeys(_IDS, ids), "goals_by_category": goals}, path)
+    return {"episodes": rows, **dict.fromkeys(_IDS, ids), "goals_by_category": goals}
 
 
 def _goal_of(instance: ObjectInstance, category_id: int) -> dict[str, Any]:

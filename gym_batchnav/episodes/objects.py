@@ -103,8 +103,7 @@ def find_instances(
         RuntimeError: If Embree, which traces the rays, cannot run here.
     """
     rules = rules or ViewRules()
-    numbers = {name: number for number, name in enumerate(categories)}
-    known = {one.category: number_of(aliases.get(one.category, one.category), numbers) for one in scene.objects}
+    known = numbers_in_scene(scene, categories, aliases)
     wanted = [
         (number, object_id, one.name)
         for object_id, one in enumerate(scene.objects, 1)
@@ -127,6 +126,12 @@ def find_instances(
     finally:
         drawer.close()
     return found
+
+
+def numbers_in_scene(scene: Scene, categories: Sequence[str], aliases: Mapping[str, str]) -> dict[str, int | None]:
+    """Return the number in ``categories`` of each category of a scene's objects; None for others."""
+    numbers = {name: number for number, name in enumerate(categories)}
+    return {one.category: number_of(aliases.get(one.category, one.category), numbers) for one in scene.objects}
 
 
 class _ObjectViews:
@@ -213,7 +218,7 @@ def sample_object_episodes(
     rules = SamplingRules()
     if not instances:
         raise ValueError(
-            f"no object of the categories {', '.join(categories)} has view points in this scene: pass other categories="
+            f"no object of the categories {', '.join(categories)} has view points in this scene: choose others"
         )
     owner = np.repeat(np.arange(len(instances)), [len(one.points) for one in instances])  # of every goal
     numbers = np.array([categories.index(one.category) for one in instances])  # of every instance
@@ -255,8 +260,8 @@ def sample_object_episodes(
 def _no_start(rules: SamplingRules) -> ValueError:
     """Return the error of objects to which no start has an allowed distance."""
     return ValueError(
-        f"no start found {rules.min_distance:g} to {rules.max_distance:g} m from the objects: pass other categories=, "
-        "or your own episodes with episodes="
+        f"no start found {rules.min_distance:g} to {rules.max_distance:g} m from the objects: choose other "
+        "categories, or run episodes of your own"
     )
 
 

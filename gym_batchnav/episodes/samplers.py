@@ -16,6 +16,7 @@ from gym_batchnav.episodes.objects import (
     ObjectInstance,
     ViewRules,
     find_instances,
+    numbers_in_scene,
     sample_object_episodes,
 )
 from gym_batchnav.episodes.sampling import sample_episodes, sample_tours
@@ -139,12 +140,18 @@ class ObjectEpisodes:
         islands = floor_islands(scene, navmesh, self.floors)
         instances = find_instances(scene, navmesh, self.categories, self.view_rules, islands, dict(self.aliases))
         if not instances:
-            found = sorted({one.category for one in scene.objects})
-            shown = ", ".join(map(repr, found[:_SHOWN])) + (", ..." if len(found) > _SHOWN else "")
+            found = numbers_in_scene(scene, self.categories, dict(self.aliases))
+            shown = ", ".join(map(repr, sorted(found)[:_SHOWN])) + (", ..." if len(found) > _SHOWN else "")
+            missing = f"no object of the categories {', '.join(self.categories)} has view points in this scene"
+            if len(found) < 2 and set(found.values()) <= {None}:
+                raise ValueError(
+                    f"{missing}, which has no object annotations{shown and f' (it is all {shown})'}: put those of its "
+                    "dataset next to its file (HM3D: NAME.semantic.glb, NAME.semantic.txt), or give its nodes names"
+                )
             raise ValueError(
-                f"no object of the categories {', '.join(self.categories)} has view points in this scene, which has "
-                f"the categories {shown or 'none'}: pass some of them as categories=, or say what they are, such as "
-                f"aliases={{{(found or ['armchair_b'])[0]!r}: {self.categories[0]!r}}}"
+                f"{missing}, which has the categories {shown} (gym-batchnav scene info FILE --json lists all): pass "
+                f"some of them as categories= (--categories), or say which is a {self.categories[0]}: "
+                f"aliases={{NAME: {self.categories[0]!r}}} (--categories NAME={self.categories[0]})"
             )
         return instances
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from furnished import furnished
 from PIL import Image
 from rooms import box, box_room, scene_of
 from typer.main import get_command
@@ -125,6 +126,7 @@ def test_bench_prints_figures(what):
             "x.csv: the name of a file of episodes must end in .json",
         ),
         (("episodes", "x.json", "--seed", "3"), "--seed has no effect when a file of episodes is described"),
+        (("episodes", "apartment_0", "--categories", "bed"), "--categories has no effect on episodes of PointNav"),
         (("data", "hm3d", "--out", "x", "--json"), "--json has no effect when a dataset is downloaded"),
         (("bench", "--what", "render", "--renderer", "vulkan"), "vulkan"),
         (("bench", "--sensors", "lidar"), "lidar"),
@@ -167,6 +169,37 @@ def test_episodes_are_sampled_and_described(tmp_path):
     for name, one in found.items():
         line = next(line for line in shown.splitlines() if name in line)
         assert f"{one.distance.min():.2f}" in line and f"{one.distance.max():.2f}" in line
+
+
+def test_episodes_are_written_in_habitats_layout_and_do_not_depend_on_other_scenes(tmp_path):
+    for name in ("attic", "room"):
+        save_glb(box_room(), tmp_path / f"{name}.glb")
+    train = tmp_path / "v1" / "train"
+    said = run("episodes", tmp_path / "*.glb", "--num-episodes", "5", "--out", train).stderr
+    assert f"{train / 'train.json.gz'}: 10 episodes in 2 scenes" in said
+    assert list(read_episodes(train / "content" / "room.json.gz")) == ["room"]
+    run("episodes", tmp_path / "room.glb", "--num-episodes", "5", "--out", tmp_path / "room.json")
+    starts = {name: one.start.tolist() for name, one in read_episodes(train / "train.json.gz").items()}
+    assert starts["attic"] != starts["room"] == read_episodes(tmp_path / "room.json")["room"].start.tolist()
+
+
+def test_categories_without_objects_or_view_points_are_told(tmp_path):
+    save_glb(furnished(bed=((20, 0, 0), (20.3, 0.3, 0.3))), tmp_path / "home.glb")
+    wanted = (
+        "episodes",
+        tmp_path / "home.glb",
+        "--task",
+        "objectnav",
+        "--num-episodes",
+        "5",
+        "--out",
+        tmp_path / "val",
+    )
+    said = run(*wanted, "--categories", "table,bed,chair").stderr
+    assert "note: scene 'home': no episodes lead to bed: no view points" in said
+    assert "note: no scene has objects of the categories chair" in said
+    failed = str(run(*wanted, "--categories", "table,unicorn,sofaa,crat=chair", expect=1).exception)
+    assert "no scene has objects of the categories 'unicorn', 'sofaa', 'crat': leave" in failed
 
 
 def test_scenes_that_cannot_have_episodes_are_left_out(tmp_path):

@@ -213,7 +213,7 @@ def test_a_missing_file_is_named(tmp_path):
         read_episodes(tmp_path / "none.json")
     with pytest.raises(FileNotFoundError, match=r"none\.json: the file does not exist: pass the path"):
         state_of_files(tmp_path / "none.json")
-    with pytest.raises(ValueError, match="it is not a regular file"):
+    with pytest.raises(ValueError, match="it is a folder: pass a"):
         state_of_files(tmp_path)
 
 

@@ -8,6 +8,7 @@ import pytest
 from furnished import CATEGORIES, CRATES, furnished
 
 from gym_batchnav.env.batch import BatchNavEnv
+from gym_batchnav.env.config import Episodes
 from gym_batchnav.episodes import habitat_objects
 from gym_batchnav.episodes.fitting import fit_object_episodes
 from gym_batchnav.episodes.habitat import read_episodes
@@ -85,7 +86,9 @@ def test_an_environment_runs_a_file(file):
     episodes = evaluate(env, ObjectOracleAgent())
     assert len(episodes) == 25 and episodes.success.all()
     env.close()
-    with pytest.raises(ValueError, match=r"'crate' is not one of.*ObjectNav\(categories=\.\.\.\).*, instead of table"):
+    with pytest.raises(
+        ValueError, match=r"episode \d+: object_category 'crate' is .* the file: 'table', 'crate', 'lamp'$"
+    ):
         BatchNavEnv(4, task=ObjectNav(("table",)), **keywords)
     with pytest.raises(ValueError, match=r"episodes of ObjectNav.*pass task=ObjectNav"):
         BatchNavEnv(4, **keywords)
@@ -134,6 +137,22 @@ def test_scenes_are_read_from_the_content_folder(file, tmp_path):
     assert len(read_object_episodes(tmp_path / "val.json", CATEGORIES)["furnished"]) == 25
     (tmp_path / "content" / "another.json.gz").write_bytes(b"not read")
     assert len(read_object_episodes(tmp_path / "val.json", CATEGORIES, "furnished")["furnished"]) == 25
+
+
+def test_a_folder_is_written_in_habitats_layout_and_scenes_are_added(sampled, tmp_path, monkeypatch):
+    entry, val = (sampled[2], sampled[1]), tmp_path / "v1" / "val"
+    for room in ("a/first.basis.glb", "second.glb"):
+        write_object_episodes({room: entry}, val)
+    document = json.loads(gzip.decompress((val / "val.json.gz").read_bytes()))
+    assert document["episodes"] == [] and list(document["category_to_task_category_id"]) == list(CATEGORIES)
+    assert {file.name for file in val.rglob("*.*")} == {"val.json.gz", "first.json.gz", "second.json.gz"}
+    assert set(read_object_episodes(val / "val.json.gz", CATEGORIES)) == {"first", "second"}
+    with pytest.raises(ValueError, match=r"val': it is a folder: pass '.*val\.json\.gz'"):
+        Episodes(val)
+    monkeypatch.setattr(habitat_objects, "_goal_of", lambda *_: {1})  # cannot be written
+    with pytest.raises(TypeError):
+        write_object_episodes({"third.glb": entry}, tmp_path / "test")
+    assert not [file for file in (tmp_path / "test").rglob("*") if file.name != "content"]
 
 
 def test_view_points_off_the_navmesh_are_left_out(sampled, file):

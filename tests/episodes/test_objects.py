@@ -1,10 +1,12 @@
 """View points of objects and episodes that lead to them, in a room whose geometry is known."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from furnished import CATEGORIES, CRATES, TABLE, furnished
+from rooms import named
 
 from gym_batchnav.episodes.objects import (
     ObjectInstance,
@@ -104,8 +106,12 @@ def test_a_hidden_object_has_no_view_points():
     closed = furnished(lamp_1=((1.9, 0.2, -0.6), (2.1, 0.4, -0.4)))  # inside a crate
     mesh = NavMesh.build(closed.vertices, closed.triangles)
     assert find_instances(closed, mesh, ("lamp",)) == []
-    with pytest.raises(ValueError, match="no object of the categories lamp has view points"):
-        ObjectEpisodes(("lamp",)).sample(closed, mesh, 5, np.random.default_rng(0))
+    lamps = ObjectEpisodes(("lamp",))
+    with pytest.raises(ValueError, match=r"categories lamp has view points.*scene info FILE --json.*NAME=lamp"):
+        lamps.sample(closed, mesh, 5, np.random.default_rng(0))
+    scan = replace(closed, objects=named("scan"), triangle_object=np.ones_like(closed.triangle_object))
+    with pytest.raises(ValueError, match=r"has no object annotations \(it is all 'scan'\): put .*\.semantic\.glb"):
+        lamps.sample(scan, mesh, 5, np.random.default_rng(0))
 
 
 def test_coverage_is_the_share_of_the_picture(scene, mesh):
