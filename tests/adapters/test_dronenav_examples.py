@@ -43,6 +43,6 @@ def test_imitation_makes_the_drone_act_like_the_follower(example, tmp_path):
         return total / 20
 
     before = error()
-    example.imitate(model, env, 800, updates=4)
+    example.imitate(model, env, 800, updates=2)
     assert error() < 0.5 * before
     env.close()

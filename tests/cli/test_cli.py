@@ -55,7 +55,7 @@ def test_each_command_shows_its_help():
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):
     out = tmp_path_factory.mktemp("demo")
-    return out, run("demo", "--out", out, "--scenes", "apartment_4", "--num-envs", "36", "--seconds", "4", "--json")
+    return out, run("demo", "--out", out, "--scenes", "apartment_4", "--num-envs", "36", "--seconds", "2", "--json")
 
 
 def test_the_demo_reports_its_figures_in_the_last_line(demo):

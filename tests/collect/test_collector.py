@@ -296,7 +296,7 @@ def test_a_slow_writer_makes_the_batch_wait(tmp_path, monkeypatch):
     seen = -1
     while seen < 4 or seen < len(ended):  # until no episode ends any more
         seen = len(ended)
-        run.join(0.5)
+        run.join(0.2)
     assert seen <= 4 + 3 * 2  # shards of two: one in work, one that waits, one in hand; and others that are not full
     gate.set()
     run.join()

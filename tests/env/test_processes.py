@@ -64,10 +64,10 @@ def make():
 if __name__ == "__main__":
     env = make()
     env.reset(seed=0)
-    envs = gymnasium.vector.AsyncVectorEnv([make, make], context="spawn")
+    envs = gymnasium.vector.AsyncVectorEnv([make], context="spawn")
     observation, _ = envs.reset(seed=0)
-    observation = envs.step([1, 2])[0]
-    assert observation["depth"].shape == (2, 64, 64, 1)
+    observation = envs.step([1])[0]
+    assert observation["depth"].shape == (1, 64, 64, 1)
     envs.close()
 """
 

@@ -153,7 +153,7 @@ def test_a_scene_that_takes_too_long_is_given_up(preparer, folder):
 def test_what_is_marked_as_prepared_is_there_and_of_these_versions(folder, tmp_path, monkeypatch):
     worker = PreparationWorker(NavigationPreparer(SETTINGS, num_episodes=5, cache=DiskCache(tmp_path / "cache")))
     wanted = recipe(folder / "room.glb")
-    worker.prepare(wanted)
+    worker.prepare_here(wanted)
     entries = set((tmp_path / "cache").iterdir())
     assert worker.is_prepared(wanted) and len(entries) == 6  # scene, navmesh, geodesics, visible floor, episodes, mark
     with monkeypatch.context() as patch:
@@ -165,7 +165,6 @@ def test_what_is_marked_as_prepared_is_there_and_of_these_versions(folder, tmp_p
         assert not worker.is_prepared(wanted)
         entry.write_bytes(content)
     assert worker.is_prepared(wanted)
-    worker.close()
 
 
 def test_what_may_pass_is_no_refusal(worker, folder, monkeypatch):
@@ -211,8 +210,7 @@ def test_episodes_of_a_file_are_heeded(folder, tmp_path, preparer):
     (tmp_path / "episodes.json").write_text(json.dumps({"episodes": [{"scene_id": "castle.glb"}]}))
     worker = PreparationWorker(NavigationPreparer(SETTINGS, tmp_path / "episodes.json", cache=preparer.cache))
     with pytest.raises(ValueError, match=r"episodes\.json"):
-        worker.prepare(recipe(folder / "room.glb"))
-    worker.close()
+        worker.prepare_here(recipe(folder / "room.glb"))
 
 
 def test_few_scenes_that_are_waited_for_need_no_process(folder, tmp_path):

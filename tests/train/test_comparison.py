@@ -28,7 +28,8 @@ def write(tmp_path):
     """Return a function that writes the file of an untrained policy and returns its path."""
 
     def write(name, kind, sensors, **keywords):
-        env = BatchNavEnv(1, scenes=SCENE, sensors=sensors, **{"camera": Camera(16, 16), **keywords})
+        small = {"camera": Camera(16, 16), "max_episode_steps": 20}
+        env = BatchNavEnv(1, scenes=SCENE, sensors=sensors, **small, **keywords)
         policy = make_policy(kind, env.single_observation_space)
         path = tmp_path / f"{name}.safetensors"
         save_policy(path, policy, policy_about(env, kind, "cpu", 1, 0))

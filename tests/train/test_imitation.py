@@ -103,6 +103,7 @@ def test_a_teacher_that_cannot_see_is_refused(tmp_path):
         PPOConfig(teacher="nobody")
 
 
+@pytest.mark.slow
 def test_a_seeing_agent_comes_to_agree_with_the_expert(tmp_path):
     """PPO then continues in the same run."""
     library = SceneLibrary.from_scenes([box_room(width=6, depth=4)])

@@ -231,6 +231,7 @@ class TestTraining:
         losses = [ppo._learn(rollout, expert=0.0) for _ in range(20)]
         for name in hidden:
             assert losses[-1][f"predict_{name}"] < 0.5 * losses[0][f"predict_{name}"]
+        assert losses[-1]["agreement"] > losses[0]["agreement"] + 0.1
 
     def test_trainings_and_workers_share_no_seed(self, make):
         def seeds(seed, rank):
@@ -302,6 +303,7 @@ class TestTraining:
             rates.append(ppo.optimizer.param_groups[0]["lr"])
         assert rates == pytest.approx([0.5e-3, 1e-3, 1e-5])
 
+    @pytest.mark.slow
     def test_the_papers_policy_fits_a_rollout_with_lamb(self, make):
         """Learn repeatedly from one rollout.
 

@@ -73,18 +73,18 @@ def after(count):
 
 
 def test_an_interrupted_run_goes_on_to_the_same_weights(start):
-    whole = start("whole")
+    whole = start("whole", frames=4 * FRAMES)
     assert whole.train()
-    assert whole.ppo.frames == 6 * FRAMES
+    assert whole.ppo.frames == 4 * FRAMES
     assert whole.ppo.collector.env.library.stats()["swaps"] > 0, "no scene changed: the test is too easy"
 
-    assert not start("parts").train(after(2))
+    assert not start("parts", frames=4 * FRAMES).train(after(1))
     middle = start("parts", resume=True)
-    assert middle.ppo.frames == 2 * FRAMES
-    assert not middle.train(after(3))
+    assert middle.ppo.frames == FRAMES
+    assert not middle.train(after(2))
     last = start("parts", resume=True)
     assert last.train()
-    assert last.ppo.frames == 6 * FRAMES
+    assert last.ppo.frames == 4 * FRAMES
     assert torch.equal(weights(last), weights(whole))
     assert not torch.equal(weights(middle), weights(last))
 
@@ -92,7 +92,7 @@ def test_an_interrupted_run_goes_on_to_the_same_weights(start):
 def test_a_task_without_success_is_summed_up_by_its_own_measure(start, tmp_path, monkeypatch):
     monkeypatch.setattr(run, "LOG_SECONDS", 0.0)
     # 544 steps of each environment: an episode ends after 500.
-    one = start(frames=17 * FRAMES, **{"task.class": "Explore", "ppo.imitation_share": 0.0})
+    one = start(frames=17 * FRAMES, policy="blind", **{"task.class": "Explore", "ppo.imitation_share": 0.0})
     text = io.StringIO()
     with Display(one, Console(file=text, force_terminal=True, width=200)) as display:
         assert one.train(watch=display.show)
@@ -171,7 +171,7 @@ def test_a_damaged_checkpoint_costs_the_time_since_the_one_before(start, tmp_pat
 
 
 def test_lines_of_the_curve_that_come_again_are_taken_out(start, tmp_path):
-    start().train(after(2))
+    start(frames=4 * FRAMES).train(after(2))
     path = tmp_path / "run/curve.jsonl"
     rows = read_rows(path)
     with path.open("a") as file:  # as if the process had died long after its last checkpoint
@@ -180,7 +180,7 @@ def test_lines_of_the_curve_that_come_again_are_taken_out(start, tmp_path):
     assert second.rows == rows == read_rows(path)
     second.train()
     frames = [row["frames"] for row in read_rows(path)]
-    assert frames == sorted(set(frames)) and frames[-1] == 6 * FRAMES
+    assert frames == sorted(set(frames)) and frames[-1] == 4 * FRAMES
 
 
 def test_the_teachers_sensors_are_not_those_of_the_policy(start, tmp_path):
