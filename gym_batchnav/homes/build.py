@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -30,21 +29,6 @@ class Solid(NamedTuple):
         return self._replace(vertices=self.vertices @ matrix[:3, :3].T + matrix[:3, 3])
 
 
-@dataclass(frozen=True, slots=True)
-class Detail:
-    """The fineness of curves: 1 looks good from a step away, 0.1 is the coarsest."""
-
-    level: float
-
-    def segments(self, fine: float, least: int = 4) -> int:
-        """Return the number of segments of a curve that has ``fine`` of them at level 1."""
-        return max(least, round(fine * self.level))
-
-    def around(self, fine: int, least: int = 8) -> int:
-        """Return the number of segments of a circle, a multiple of four so that its bounds are always the same."""
-        return max(least if self.level > COARSEST else 6, 4 * round(fine * self.level / 4))
-
-
 def transform(at: Vector = (0, 0, 0), yaw: float = 0.0, pitch: float = 0.0) -> np.ndarray:
     """Return the matrix [4, 4] rotating by ``pitch`` about x, then ``yaw`` about y (radians), then moves to ``at``."""
     cos = np.cos(yaw)
@@ -64,16 +48,25 @@ class Builder:
 
     Args:
         finishes: Finishes of the apartment, by name.
-        detail: Level of detail of curves. Draws from ``rng`` must not depend on it.
+        level: Level of detail: 1 looks good from a step away, 0.1 is the coarsest. Draws from ``rng`` must not depend
+            on it.
         rng: Random stream of this prototype.
     """
 
-    def __init__(self, finishes: dict[str, Finish], detail: Detail, rng: np.random.Generator) -> None:
-        self.detail = detail
+    def __init__(self, finishes: dict[str, Finish], level: float, rng: np.random.Generator) -> None:
+        self.level = level
         self.rng = rng
         self._finishes = finishes
         self._index = {name: i for i, name in enumerate(finishes)}
         self._parts: list[Solid] = []
+
+    def segments(self, fine: float, least: int = 4) -> int:
+        """Return the number of segments of a curve that has ``fine`` of them at level 1."""
+        return max(least, round(fine * self.level))
+
+    def around(self, fine: int) -> int:
+        """Return the number of segments of a circle, a multiple of four so that its bounds are always the same."""
+        return max(8 if self.level > COARSEST else 6, 4 * round(fine * self.level / 4))
 
     def add(
         self,
@@ -101,7 +94,7 @@ class Builder:
 
     def empty(self) -> Builder:
         """Return an empty builder with the same settings."""
-        return Builder(self._finishes, self.detail, self.rng)
+        return Builder(self._finishes, self.level, self.rng)
 
     def merge(self, solid: Solid) -> None:
         """Add the content of another builder of this apartment."""
@@ -118,7 +111,7 @@ class Builder:
         shade: float = 1.0,
     ) -> None:
         """Add a box whose underside is centred on ``at``; its edges are bevelled if the level of detail allows it."""
-        fineness = self.detail.level * (bevel / 0.008) ** 0.5
+        fineness = self.level * (bevel / 0.008) ** 0.5
         arc = int(fineness / 2.2)
         shape = shapes.rounded_box(size, bevel, arc) if arc else shapes.box(size, bevel if fineness > 0.75 else 0.0)
         if self._finishes[finish].grain:
@@ -136,12 +129,11 @@ class Builder:
         pitch: float = 0.0,
     ) -> None:
         """Add a soft box with round edges, its underside centred on ``at``."""
-        level = self.detail.level
-        if level < 0.45:
-            shape = shapes.box(size, 0.6 * radius if level > COARSEST else 0.0)
+        if self.level < 0.45:
+            shape = shapes.box(size, 0.6 * radius if self.level > COARSEST else 0.0)
         else:
-            arc = self.detail.segments(1.6 if radius > 0.025 else 1.0, 1)
-            flat = self.detail.segments(3, 1) if bulge else 1
+            arc = self.segments(1.6 if radius > 0.025 else 1.0, 1)
+            flat = self.segments(3, 1) if bulge else 1
             shape = shapes.rounded_box(size, radius, arc, flat, bulge)
         self.add(finish, shape, at, yaw, pitch)
 
@@ -157,7 +149,7 @@ class Builder:
         shade: float = 1.0,
     ) -> None:
         """Add a turned shape; ``fine`` segments at detail 1."""
-        self.add(finish, shapes.lathe(profile, self.detail.around(fine), scale), at, yaw, pitch, shade)
+        self.add(finish, shapes.lathe(profile, self.around(fine), scale), at, yaw, pitch, shade)
 
     def cylinder(self, finish: str, radius: float, height: float, at: Vector, fine: int = 16) -> None:
         """Add an upright cylinder, closed at the top."""
@@ -173,11 +165,11 @@ class Builder:
         caps: bool = False,
     ) -> None:
         """Add a round bar along a path."""
-        self.add(finish, shapes.tube(path, radius, self.detail.segments(fine, least), caps))
+        self.add(finish, shapes.tube(path, radius, self.segments(fine, least), caps))
 
     def leg(self, finish: str, foot: Vector, top: Vector, radius: tuple[float, float], square: bool = False) -> None:
         """Add a tapered leg from ``foot`` to ``top``, with the radii of both ends."""
-        sides = 4 if square else self.detail.segments(10, 4 if self.detail.level > COARSEST else 3)
+        sides = 4 if square else self.segments(10, 4 if self.level > COARSEST else 3)
         self.add(finish, shapes.tube([foot, top], radius, sides))
 
     def panel(self, finish: str, size: tuple[float, float], at: Vector, crop: Vector | None = None) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gym_batchnav.geometry import convex_hull
-from gym_batchnav.homes.build import Builder, Detail, Solid, joined, transform
+from gym_batchnav.homes.build import Builder, Solid, joined, transform
 from gym_batchnav.homes.cells import INNER_WALL
 from gym_batchnav.homes.finishes import Finish, make_materials
 from gym_batchnav.homes.layout import Catalogue, Piece
@@ -67,7 +67,7 @@ def compose(name: str, seed: int, furnished: Furnished, triangles: int) -> Scene
         shading = [_floor_shading([p for p in pieces if p.room == i]) for i in range(len(plan.rooms))]
 
         def builder() -> Builder:
-            return Builder(finishes, Detail(level), catalogue.stream("shell"))
+            return Builder(finishes, level, catalogue.stream("shell"))
 
         return build_shell(plan, builder, cell, furnished.sun, shading, furnished.accents)
 

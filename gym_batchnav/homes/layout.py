@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gym_batchnav.homes.build import Builder, Detail, Solid, transform
+from gym_batchnav.homes.build import Builder, Solid, transform
 from gym_batchnav.homes.finishes import Finish
 from gym_batchnav.homes.plan import Plan, Room, Wall
 from gym_batchnav.homes.walls import CASING
@@ -57,7 +57,7 @@ class Catalogue:
         """Return the prototype at a level of detail."""
         key = (prototype.key, level)
         if key not in self._solids:
-            builder = Builder(self.finishes, Detail(level), self.stream(prototype.key))
+            builder = Builder(self.finishes, level, self.stream(prototype.key))
             prototype.build(builder)
             self._solids[key] = builder.solid()
         return self._solids[key]

@@ -72,7 +72,7 @@ def build(b: Builder, name: str, **options: Any) -> None:
         _SHAPES[name](b, **options)
         return
     piece = _table()[name]
-    scope = {**_NAMES, "rng": b.rng, "level": b.detail.level}
+    scope = {**_NAMES, "rng": b.rng, "level": b.level}
     scope |= {option: _value(default, scope) for option, default in piece.get("options", {}).items()} | options
     _add(b, piece["parts"], scope)
 
@@ -142,7 +142,7 @@ def _assign(scope: dict[str, Any], names: str, value: Any) -> None:
 
 def leaf(b: Builder, finish: str, root: Spot, tip: Spot, width: float, sag: float) -> None:
     """Build a leaf from its root to its tip, bent downwards by ``sag`` metres."""
-    steps = b.detail.segments(3, 2)
+    steps = b.segments(3, 2)
     t = np.linspace(0, 1, steps + 1)
     start = np.array(root)
     end = np.array(tip)
@@ -163,7 +163,7 @@ def fill_shelf(b: Builder, width: float, height: float, at: Spot) -> None:
     """Build groups of books along one shelf, sometimes with a pot or a box between them."""
     x = -width / 2
     end = width / 2
-    coarse = b.detail.level < 0.45
+    coarse = b.level < 0.45
     while x < end - 0.10:
         kind = float(b.rng.random())
         if kind < 0.72:
@@ -228,13 +228,13 @@ def _standing(books: np.ndarray, at: Spot) -> shapes.Shape:
 
 def round_rug(b: Builder, radius: float = 0.9, finish: str = "rug") -> None:
     """Build a round rug 4 mm thick."""
-    shape = shapes.lathe([(radius, 0), (radius - 0.01, 0.004), (0, 0.004)], b.detail.around(36))
+    shape = shapes.lathe([(radius, 0), (radius - 0.01, 0.004), (0, 0.004)], b.around(36))
     b.add(finish, shape._replace(uvs=shape.vertices[:, [0, 2]]))
 
 
 def arc_lamp(b: Builder) -> None:
     """Build a lamp that hangs from a long bow."""
-    steps = b.detail.segments(9, 5)
+    steps = b.segments(9, 5)
     angle = np.linspace(0, np.pi * 0.86, steps + 1)
     path = np.stack([-0.32 + 0.30 * (1 - np.cos(angle)), 1.15 + 0.68 * np.sin(angle), 0 * angle], axis=1)
     b.lathe("stone", [(0.15, 0), (0.15, 0.05), (0, 0.05)], (-0.32, 0, 0), fine=18)
@@ -246,7 +246,7 @@ def arc_lamp(b: Builder) -> None:
 def curtain(b: Builder, width: float = 0.4, height: float = 2.3) -> None:
     """Build one wing of a curtain in folds, from 3 cm above the floor."""
     folds = width / 0.11
-    columns = b.detail.segments(int(5 * folds), int(2 * folds) + 1)
+    columns = b.segments(int(5 * folds), int(2 * folds) + 1)
     s = np.linspace(0, 1, columns + 1)
     rows = np.array([0.03, 0.55 * height, height])
     spread = np.array([1.0, 0.92, 0.9])
@@ -282,14 +282,14 @@ def hung_clothes(b: Builder, length: float) -> None:
 
 def ball(b: Builder, finish: str, radius: float, fine: int) -> None:
     """Build a ball that lies on the floor."""
-    angles = np.linspace(0, np.pi, b.detail.segments(fine, 4))
+    angles = np.linspace(0, np.pi, b.segments(fine, 4))
     profile = [(max(radius * np.sin(a), 0.0), radius - radius * np.cos(a)) for a in angles]
     b.lathe(finish, [(0.0, profile[0][1]), *profile[1:-1], (0.0, profile[-1][1])])
 
 
 def bowl(b: Builder, finish: str, half: tuple[float, float]) -> None:
     """Build the bowl of a washbasin with half its width and depth; its rim is 0.855 m high."""
-    steps = b.detail.segments(4, 2)
+    steps = b.segments(4, 2)
     t = np.linspace(-1, 1, 2 * steps + 1)
     x, z = np.meshgrid(t, t)
     depth = 0.79 + 0.065 * np.maximum(x**4, z**4) - 0.02 * (1 - x**2) * (1 - z**2)
@@ -299,7 +299,7 @@ def bowl(b: Builder, finish: str, half: tuple[float, float]) -> None:
 
 def tub(b: Builder, finish: str, length: float, width: float, height: float, rim: float) -> None:
     """Build the inside of a bath tub whose rim is ``rim`` metres wide."""
-    steps = b.detail.segments(5, 3)
+    steps = b.segments(5, 3)
     t = np.linspace(-1, 1, 2 * steps + 1)
     x, z = np.meshgrid(t, t)
     wall = np.maximum(np.abs(x) ** 8, np.abs(z) ** 6)

@@ -100,7 +100,7 @@ def window(b: Builder, opening: Opening, finish: str) -> None:
     middle = (u0 + u1) / 2
     crop = (u0 / _VIEW, 1 - y1 / _VIEW, u1 / _VIEW, 1 - y0 / _VIEW)
     b.panel("view", (width, height), (middle, y0, -depth), crop)
-    if b.detail.level <= COARSEST:
+    if b.level <= COARSEST:
         return
     bar = 0.055
     z = -depth + 0.03
@@ -129,7 +129,7 @@ def frame(b: Builder, opening: Opening, both: bool) -> None:
     b.box("trim", (width, JAMB, long), (middle, height, z), shade=0.9)
     thick = 0.016
     faces = (thick / 2, -depth - thick / 2)[: 2 if both else 1]
-    for face in faces if b.detail.level > COARSEST else ():
+    for face in faces if b.level > COARSEST else ():
         for side in (-1, 1):
             at = (middle + side * (width / 2 + 0.004 + CASING / 2), 0, face)
             b.box("trim", (CASING, height + 0.004, thick), at, 0.004)
