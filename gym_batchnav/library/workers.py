@@ -87,7 +87,7 @@ def make_library(
         deterministic=deterministic,
         max_bytes=max_bytes,
         prepare_ahead=worker.prepare_ahead,
-        release_worker=worker.release,
+        release_worker=worker.child.release,
     )
 
 
@@ -104,7 +104,7 @@ class PreparationWorker:
 
     Attributes:
         timeout: Limit of seconds per scene.
-        child: The process.
+        child: The process, which its users end by ``child.release()`` or ``child.close()``.
 
     Raises:
         ValueError: If the preparer has no cache, or the timeout is not positive.
@@ -223,7 +223,7 @@ class PreparationWorker:
             done, lost = _prepare_in(workers, list(missing.values()), niceness, abandoned)
         finally:
             for worker in workers[1:]:
-                worker.close()
+                worker.child.close()
         for (index, source), outcome in zip(missing.items(), done, strict=True):
             if outcome is None and lost is not None:
                 outcome = Outcome(
@@ -245,14 +245,6 @@ class PreparationWorker:
             return mark is not None and all((self._disk.directory / name).is_file() for name in mark["files"].tolist())
         except (OSError, KeyError, TypeError, ValueError):  # a damaged entry, so the scene is prepared again
             return False
-
-    def release(self) -> None:
-        """End the process until another scene is requested; callable from any thread, idempotent."""
-        self.child.release()
-
-    def close(self) -> None:
-        """End the process permanently; callable from any thread, idempotent."""
-        self.child.close()
 
     def _store_mark(self, recipe: Mapping[str, Any], result: Mapping[str, Any]) -> tuple[str, ...]:
         """Mark a scene as prepared and return its warnings, or raise the error of its result; see ``prepare``."""
@@ -335,7 +327,7 @@ def prepare_all(
             outcomes, lost = _prepare_in(workers, sources, 0, never, done)
     finally:
         for worker in workers:
-            worker.close()
+            worker.child.close()
     if lost is not None:
         raise RuntimeError(f"{lost}, {TRIES} times in a row: see what it printed above")
     results = zip(sources, outcomes, strict=True)

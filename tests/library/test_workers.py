@@ -44,7 +44,7 @@ def preparer(tmp_path_factory) -> NavigationPreparer:
 def worker(preparer):
     worker = PreparationWorker(preparer)
     yield worker
-    worker.close()
+    worker.child.close()
 
 
 def recipe(path: Path):
@@ -147,7 +147,7 @@ def test_a_scene_that_takes_too_long_is_given_up(preparer, folder):
     worker = PreparationWorker(preparer, timeout=1e-3)
     with pytest.raises(ChildLost, match=r"no answer within 0\.001 seconds"):
         worker.prepare(recipe(folder / "room.glb"))
-    worker.close()
+    worker.child.close()
 
 
 def test_what_is_marked_as_prepared_is_there_and_of_these_versions(folder, tmp_path, monkeypatch):
@@ -202,7 +202,7 @@ def test_a_cache_that_refuses_costs_one_warning(folder, tmp_path):
     with pytest.warns(UserWarning, match="GYM_BATCHNAV_CACHE") as caught:
         for _ in range(2):
             worker.prepare(recipe(folder / "room.glb"))
-    worker.close()
+    worker.child.close()
     assert [str(one.message) for one in caught] == [str(caught[0].message)]
 
 
@@ -223,7 +223,7 @@ def test_few_scenes_that_are_waited_for_need_no_process(folder, tmp_path):
     assert worker.child._process is None
     worker.prepare_ahead([source_of(folder / "wall.glb")], 0, lambda: False)  # nobody waits
     assert worker.child._process is not None
-    worker.release()
+    worker.child.release()
 
 
 def test_shipped_apartments_that_are_waited_for_are_not_prepared(tmp_path, monkeypatch):
