@@ -95,12 +95,12 @@ def episodes(
     cache = DiskCache()
     preparer = NavigationPreparer(settings, cache=cache)
     sources = scene_sources(scenes, cache)
-    make_folder(file.parent)
-    check_destination(file)
     draws_with = "embree" if isinstance(sampler, ObjectEpisodes) else None
     compile_ahead(building_workloads(measures=True, draws_with=draws_with))
     if isinstance(sampler, ObjectEpisodes):
         _check_names(sources, sampler)
+    make_folder(file.parent)
+    check_destination(file)
     refused, notes = _write_samples(out, sources, preparer, sampler, num_episodes, seed)
     used = len(sources) - len(refused)
     console = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)

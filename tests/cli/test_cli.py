@@ -198,8 +198,10 @@ def test_categories_without_objects_or_view_points_are_told(tmp_path):
     said = run(*wanted, "--categories", "table,bed,chair").stderr
     assert "note: scene 'home': no episodes lead to bed: no view points" in said
     assert "note: no scene has objects of the categories chair" in said
-    failed = str(run(*wanted, "--categories", "table,unicorn,sofaa,crat=chair", expect=1).exception)
+    other = ("--categories", "table,unicorn,sofaa,crat=chair", "--out", tmp_path / "other")
+    failed = str(run(*wanted, *other, expect=1).exception)
     assert "no scene has objects of the categories 'unicorn', 'sofaa', 'crat': leave" in failed
+    assert not (tmp_path / "other").exists()
 
 
 def test_scenes_that_cannot_have_episodes_are_left_out(tmp_path):
