@@ -157,7 +157,10 @@ def test_fixtures_baked_elsewhere_have_the_same_count_bounds_and_area(data_dir, 
 
 
 @pytest.mark.data
-@pytest.mark.parametrize("name", [name for name in OUTCOMES if name.endswith((".obj", ".ply"))])
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in OUTCOMES if n.endswith((".obj", ".ply"))],
+)
 def test_obj_and_ply_have_trimeshs_triangles_and_area(data_dir, name):
     other = trimesh.load_scene(data_dir / "scenes" / name, process=False, skip_materials=True)
     assert OUTCOMES[name].num_triangles == sum(len(mesh.faces) for mesh in other.geometry.values())

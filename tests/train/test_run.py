@@ -91,8 +91,9 @@ def test_an_interrupted_run_goes_on_to_the_same_weights(start):
 
 def test_a_task_without_success_is_summed_up_by_its_own_measure(start, tmp_path, monkeypatch):
     monkeypatch.setattr(run, "LOG_SECONDS", 0.0)
-    # 544 steps of each environment: an episode ends after 500.
-    one = start(frames=17 * FRAMES, policy="blind", **{"task.class": "Explore", "ppo.imitation_share": 0.0})
+    # 640 steps of each environment: an episode ends after 500.
+    names = {"task.class": "Explore", "ppo.imitation_share": 0.0, "ppo.num_steps": 128}
+    one = start(frames=20 * FRAMES, policy="blind", **names)
     text = io.StringIO()
     with Display(one, Console(file=text, force_terminal=True, width=200)) as display:
         assert one.train(watch=display.show)
