@@ -57,7 +57,7 @@ def numbers_of(name: str, values: Any, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def seeds_of(seed: int | Sequence[int | None] | None, num_envs: int) -> list[int | None]:
-    """Return a seed per environment, ``seed + i`` or those of a sequence, in which None keeps the current one."""
+    """Return a seed per environment: ``seed + i``, or those of a sequence (None: the current one), or ValueError."""
     seeds: list[int | None]
     if seed is None:
         seeds = [None] * num_envs

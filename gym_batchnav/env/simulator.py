@@ -129,15 +129,10 @@ class Simulator:
         self._sync_slots()
 
     def begin_episodes(self, indices: np.ndarray, requested: np.ndarray | None = None) -> np.ndarray:
-        """Begin an episode for some agents.
+        """Begin an episode for agents ``indices`` [M], ascending, and return those of them that had one left.
 
-        Args:
-            indices: [M] int, the agents, ascending.
-            requested: [M] int, the episodes to run. They are numbered across all scenes or, if scenes rotate, within
-                the scene that each agent enters. None runs the next ones of the schedule.
-
-        Returns:
-            Indices of the agents that began an episode, int, ascending; the others had none left.
+        Requested episodes [M] are numbered across all scenes or, if scenes rotate, within the scene that each agent
+        enters. None runs the next ones of the schedule.
 
         Raises:
             ValueError: A scene has fewer episodes; nothing changes then.

@@ -97,12 +97,9 @@ class Child:
 
         If the call is abandoned, the process completes it, unless this program is about to end.
 
-        Args:
-            function: A module-level function, or ``"module:name"`` of one.
-            arguments: Its arguments, JSON values, as its result.
-            niceness: Priority of the work, 0 to 19; other systems than Linux distinguish 0 from the rest at most.
-            timeout: Limit of seconds, after which the process counts as lost and is ended.
-            abandoned: Returns whether the result is no longer needed.
+        The function is one of a module, or ``"module:name"`` of one; arguments and results are JSON values. Niceness is
+        from 0 to 19; other systems than Linux distinguish 0 from the rest at most. After ``timeout`` seconds, the
+        process counts as lost and is ended.
 
         Raises:
             CallFailed: If the function raised an error.

@@ -175,7 +175,7 @@ def _unreadable(path: Path, error: Exception) -> ValueError:
 
 
 def _about(weights: dict[str, Tensor]) -> PolicyAbout:
-    """Return the description of the world in which Habitat's agents were trained; the first convolution tells which."""
+    """Return the description of the world in which Habitat's agents were trained, with the images of the weights."""
     stem = weights.get(STEM)
     if not isinstance(stem, Tensor) or stem.ndim != 4:
         raise ValueError(f"it has no weights {STEM!r} of a convolution")

@@ -107,13 +107,10 @@ def check_teacher(name: str) -> None:
 
 
 def make_teacher(name: str, device: torch.device) -> Teacher:
-    """Make the teacher that is imitated.
+    """Make the teacher that is imitated; a policy file or the name of a shipped policy is a PolicyTeacher on a device.
 
-    Args:
-        name: ``"follower"`` uses the scene's navmesh, so that a policy cannot see the reason of all its actions;
-            ``"mapper"`` follows the reading of ``MapPath``, a sensor of the environment that the policy need not see.
-            A policy file or the name of a shipped policy is a policy, see ``PolicyTeacher``.
-        device: Where a policy computes.
+    ``"follower"`` uses the scene's navmesh, so that a policy cannot see the reason of all its actions; ``"mapper"``
+    follows the reading of ``MapPath``, a sensor of the environment that the policy need not see.
 
     Raises:
         ValueError: The name is unknown, or the file is damaged.
