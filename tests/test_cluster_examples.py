@@ -150,7 +150,7 @@ def test_only_interrupted_training_is_requeued(bin_dir, tmp_path):
 
 
 def test_the_script_waits_while_the_training_saves(bin_dir, tmp_path):
-    saves = "import signal, sys, time\nsignal.signal(signal.SIGUSR1, lambda *_: (time.sleep(1), sys.exit(130)))\n"
+    saves = "import signal, sys, time\nsignal.signal(signal.SIGUSR1, lambda *_: (time.sleep(0.3), sys.exit(130)))\n"
     saves += 'print("ready", flush=True)\ntime.sleep(60)\n'
     (tmp_path / "saves.py").write_text(saves)
     (bin_dir / "gym-batchnav").write_text(f"#!/bin/sh\nexec {sys.executable} {tmp_path / 'saves.py'}\n")
