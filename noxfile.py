@@ -215,6 +215,6 @@ def lowest(session: nox.Session) -> None:
     """The default suite with the lowest version of every dependency, on the lowest version of Python."""
     env = settings(session)
     oldest = [requirement.replace(">=", "==") for requirement in PROJECT["dependencies"]]
-    session.install(*oldest, *EXTRAS["test"], env=env)
-    session.install("--no-deps", ".", env=env)
+    session.install(".[test]", env=env)
+    session.install(*oldest, env=env)  # separately, since tools of tests may ask for later ones
     session.run("pytest", *session.posargs, env=env)
