@@ -84,7 +84,6 @@ def episodes(
     from gym_batchnav.library.sources import scene_sources
     from gym_batchnav.library.warmup import building_workloads
     from gym_batchnav.system.compilation import compile_ahead
-    from gym_batchnav.system.storage import check_destination, make_folder
     from gym_batchnav.system.wording import counted
 
     file = dataset_file(out)
@@ -95,12 +94,11 @@ def episodes(
     cache = DiskCache()
     preparer = NavigationPreparer(settings, cache=cache)
     sources = scene_sources(scenes, cache)
+    _check_out(out, sources, sampler)
     draws_with = "embree" if isinstance(sampler, ObjectEpisodes) else None
     compile_ahead(building_workloads(measures=True, draws_with=draws_with))
     if isinstance(sampler, ObjectEpisodes):
         _check_names(sources, sampler)
-    make_folder(file.parent)
-    check_destination(file)
     refused, notes = _write_samples(out, sources, preparer, sampler, num_episodes, seed)
     used = len(sources) - len(refused)
     console = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
@@ -123,12 +121,13 @@ def _write_samples(
         Why scenes have none, and which categories are missing from the episodes.
     """
     from gym_batchnav.episodes.episode_set import EpisodeSet
-    from gym_batchnav.episodes.habitat import write_episodes
+    from gym_batchnav.episodes.habitat import dataset_file, write_episodes
     from gym_batchnav.episodes.habitat_objects import write_object_episodes
     from gym_batchnav.episodes.objects import ObjectInstance, numbers_in_scene, sample_object_episodes
     from gym_batchnav.episodes.samplers import ObjectEpisodes
     from gym_batchnav.library.prepare import sampling_generator
     from gym_batchnav.system.progress import late_progress
+    from gym_batchnav.system.storage import make_folder
 
     samples: dict[str, tuple[EpisodeSet, list[ObjectInstance]]] = {}
     refused: list[str] = []
@@ -158,6 +157,7 @@ def _write_samples(
             done()
     if len(refused) == len(sources):
         raise ValueError("\n".join(refused))
+    make_folder(dataset_file(out).parent)
     if isinstance(sampler, ObjectEpisodes):
         write_object_episodes(samples, out)
         if missing := [name for name in sampler.categories if name not in known]:
@@ -165,6 +165,23 @@ def _write_samples(
     else:
         write_episodes({file: sampled for file, (sampled, _) in samples.items()}, out)
     return refused, notes
+
+
+def _check_out(out: Path, sources: list[SceneSource], sampler: PointEpisodes | ObjectEpisodes) -> None:
+    """Raise OSError or ValueError if the episodes of scenes cannot be written to ``out``."""
+    from gym_batchnav.episodes.habitat import check_file_names, check_same_dataset, dataset_file
+    from gym_batchnav.episodes.habitat_objects import object_document
+    from gym_batchnav.episodes.samplers import ObjectEpisodes
+    from gym_batchnav.system.storage import check_destination
+
+    file = dataset_file(out)
+    objects = isinstance(sampler, ObjectEpisodes)
+    there = next(folder for folder in file.absolute().parents if folder.exists())
+    check_destination(file if there == file.absolute().parent else there / "folder")
+    if objects or file != out:
+        check_file_names(f"{one.name}.glb" for one in sources)
+    if file != out:
+        check_same_dataset(file, object_document({}, sampler.categories) if objects else {"episodes": []})
 
 
 def _check_names(sources: list[SceneSource], sampler: ObjectEpisodes) -> None:

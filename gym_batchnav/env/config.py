@@ -74,6 +74,7 @@ _RENAMED = {  # keywords of version 0.2.0, of load_scene and of reset, and what 
     "reuse_buffers": "buffers=2",
     "up": "scenes=load_scene(path, up=...)",
     "scale": "scenes=load_scene(path, scale=...)",
+    "max_steps": "max_episode_steps=...",
     "seed": "it to reset(seed=...), or episodes=Episodes(seed=...)",
 }
 

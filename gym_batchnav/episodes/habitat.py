@@ -154,7 +154,8 @@ def write_episodes(by_scene: Mapping[str, EpisodeSet], path: str | Path) -> None
         path: A file, ``.json`` or ``.json.gz``, or a folder; see ``write_dataset``.
 
     Raises:
-        ValueError: If the path has another ending, or two scenes in a folder have the same file name.
+        ValueError: If the path has another ending, two scenes in a folder have the same file name, or the folder has
+            another dataset.
     """
     write_dataset(by_scene, lambda some: {"episodes": [row for one in some.items() for row in rows_of(*one)]}, path)
 
@@ -180,15 +181,25 @@ def write_dataset(
         _write_document(document_of(by_scene), file)
         return
     check_file_names(by_scene)
+    check_same_dataset(file, document_of({}))
     content = path / "content"
     make_folder(content)
-    with TemporaryDirectory(prefix=".content.", dir=path) as folder:  # all scenes or none
+    with TemporaryDirectory(prefix=".content.", dir=path) as folder:  # no scene is half written
         written = [Path(folder) / f"{scene_stem(scene_id)}.json.gz" for scene_id in by_scene]
         for one, scene in zip(written, by_scene.items(), strict=True):
             _write_document(document_of(dict([scene])), one)
         for one in written:
             replace_path(one, content / one.name)
     _write_document(document_of({}), file)
+
+
+def check_same_dataset(file: Path, document: Mapping[str, Any]) -> None:
+    """Raise ValueError if a file that is in the place of a folder's top-level document is not this document."""
+    if file.exists() and read_document(file, Size(0, 0))[0] != document:
+        raise ValueError(
+            f"'{file}' belongs to another dataset: it has episodes of its own, another task or other categories: "
+            "name another folder"
+        )
 
 
 def _write_document(document: Mapping[str, Any], path: Path) -> None:

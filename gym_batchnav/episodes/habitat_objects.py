@@ -199,18 +199,19 @@ def write_object_episodes(
         path: A file, ``.json`` or ``.json.gz``, or a folder; see ``write_dataset``.
 
     Raises:
-        ValueError: If the path has another ending, or two scenes have the same file name.
+        ValueError: If the path has another ending, two scenes have the same file name, or the folder has another
+            dataset.
     """
     check_file_names(by_scene)
-    names = dict.fromkeys(name for episodes, _ in by_scene.values() for name in episodes.categories)
-    ids = {name: number for number, name in enumerate(names)}
-    write_dataset(by_scene, lambda some: _document(some, ids), path)
+    names = tuple(dict.fromkeys(name for episodes, _ in by_scene.values() for name in episodes.categories))
+    write_dataset(by_scene, lambda some: object_document(some, names), path)
 
 
-def _document(
-    by_scene: Mapping[str, tuple[EpisodeSet, Sequence[ObjectInstance]]], ids: Mapping[str, int]
+def object_document(
+    by_scene: Mapping[str, tuple[EpisodeSet, Sequence[ObjectInstance]]], categories: Sequence[str]
 ) -> dict[str, Any]:
-    """Return the document of some scenes; ``ids`` are the numbers of the categories."""
+    """Return the document of some scenes, whose categories are numbered in the given order."""
+    ids = {name: number for number, name in enumerate(categories)}
     rows = []
     goals: dict[str, list[dict[str, Any]]] = {}
     for scene_id, (episodes, instances) in by_scene.items():

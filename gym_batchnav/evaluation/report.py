@@ -143,19 +143,20 @@ def figures(found: Mapping[str, Estimate]) -> dict[str, float | list[float]]:
 def episode_table(env: BatchNavEnv, results: Mapping[str, EvaluatedEpisodes]) -> str:
     """Format all episodes of all agents as CSV, with the names of agents, scenes, episodes and categories of goals."""
     text = io.StringIO()
-    categories = getattr(env.task, "categories", ())
+    simulator = env.simulator
+    has_categories = any(simulator.episode_set(slot).categories for slot in env.library.active.tolist())
     measures = list(dict.fromkeys(name for episodes in results.values() for name in episodes.measures))
     columns = ["episode_index", *measures, "num_steps", "start_distance"]
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["agent", "scene", "episode", *(["category"] if categories else []), *columns])
+    writer.writerow(["agent", "scene", "episode", *(["category"] if has_categories else []), *columns])
     for agent, episodes in results.items():
-        slots, rows = env.simulator.schedule.locate(episodes.episode_index)
+        slots, rows = simulator.schedule.locate(episodes.episode_index)
         values = [getattr(episodes, name).astype(float).tolist() for name in columns]
         for slot, row, *numbers in zip(slots.tolist(), rows.tolist(), *values, strict=True):
-            episode_set = env.simulator.episode_set(slot)
+            episode_set = simulator.episode_set(slot)
             names = [agent, env.library.name(slot), episode_set.ids[row]]
-            if categories:
-                names.append(categories[episode_set.category[row]])
+            if has_categories:
+                names.append(episode_set.categories[episode_set.category[row]])
             writer.writerow([*names, *(f"{number:.6g}" for number in numbers)])
     return text.getvalue()
 

@@ -71,6 +71,7 @@ def test_a_task_without_a_goal_has_no_shortest_path():
         ("agent_radius", "pass navmesh_settings=NavMeshSettings(agent_radius=...)"),
         ("up", "pass scenes=load_scene(path, up=...)"),
         ("scale", "pass scenes=load_scene(path, scale=...)"),
+        ("max_steps", "pass max_episode_steps=..."),
         ("seed", "pass it to reset(seed=...), or episodes=Episodes(seed=...)"),
     ],
 )

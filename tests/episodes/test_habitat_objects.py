@@ -11,7 +11,7 @@ from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.env.config import Episodes
 from gym_batchnav.episodes import habitat_objects
 from gym_batchnav.episodes.fitting import fit_object_episodes
-from gym_batchnav.episodes.habitat import read_episodes
+from gym_batchnav.episodes.habitat import read_episodes, write_episodes
 from gym_batchnav.episodes.habitat_objects import read_object_episodes, write_object_episodes
 from gym_batchnav.episodes.objects import find_instances, sample_object_episodes
 from gym_batchnav.evaluation.agents import ObjectOracleAgent
@@ -149,6 +149,11 @@ def test_a_folder_is_written_in_habitats_layout_and_scenes_are_added(sampled, tm
     assert set(read_object_episodes(val / "val.json.gz", CATEGORIES)) == {"first", "second"}
     with pytest.raises(ValueError, match=r"val': it is a folder: pass '.*val\.json\.gz'"):
         Episodes(val)
+    (tmp_path / "own").mkdir()
+    write_episodes({"room.glb": sampled[2]}, tmp_path / "own" / "own.json.gz")
+    for other in (val, tmp_path / "own"):  # episodes of another task, or outside content/
+        with pytest.raises(ValueError, match="belongs to another dataset"):
+            write_episodes({"room.glb": sampled[2]}, other)
     monkeypatch.setattr(habitat_objects, "_goal_of", lambda *_: {1})  # cannot be written
     with pytest.raises(TypeError):
         write_object_episodes({"third.glb": entry}, tmp_path / "test")
