@@ -32,7 +32,7 @@ TRIANGLES_PER_BYTE = 0.125
 _DAMAGED = "the file is damaged, re-export it"
 _LINE = re.compile(rb"(?:[^\n\\]+|\\\n?)*\n?")  # with those that continue it
 # Lines of one form, which are read together: the word at their beginning, and form and number of the items after it.
-_NUMBER = rb"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?"
+_NUMBER = rb"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _FORMS = (
     *((b"v", _NUMBER, 3), (b"v", _NUMBER, 6), (b"vt", _NUMBER, 2), (b"vt", _NUMBER, 3), (b"vn", _NUMBER, 3)),
     *((b"f", item, count) for item in (rb"\d+", rb"\d+/\d+", rb"\d+/\d+/\d+", rb"\d+//\d+") for count in (3, 4)),
@@ -47,19 +47,38 @@ _NEXT_LIBRARY = re.compile(rb"(?<=\.mtl)\s+(?=\S)", re.IGNORECASE)  # names may 
 
 
 class _Text:
-    """The content of an OBJ file, in the order of the file; ValueError if the file is damaged or exceeds a limit."""
+    """The content of an OBJ file, in the order of the file.
+
+    Args:
+        data: The bytes of the file.
+
+    Attributes:
+        vertices: Three coordinates each.
+        colors: Three sRGB values for each vertex that has them.
+        uvs: Two coordinates each, v = 0 at the bottom.
+        corner_vertex: For every corner of a face the row of its vertex.
+        corner_uv: For every corner the row of its texture coordinates, -1 for none.
+        first_corner: Where the corners of every face begin, and the number of all.
+        groups: The numbers of groups of faces by object and material.
+        face_group: The group of every face.
+        libraries: The names of material files.
+        num_skipped: How many lines, points and curves were left out.
+
+    Raises:
+        ValueError: If the file is damaged or exceeds a limit.
+    """
 
     def __init__(self, data: bytes) -> None:
-        self.vertices = array("d")  # three each
-        self.colors = array("d")  # three each, sRGB, of vertices that have them
-        self.uvs = array("d")  # two each, v = 0 at the bottom
-        self.corner_vertex = array("i")  # for every corner of a face the row of its vertex
-        self.corner_uv = array("i")  # and of its texture coordinates, -1 for none
-        self.first_corner = array("q", [0])  # where the corners of every face begin, and the number of all
-        self.groups: dict[tuple[bytes, bytes], int] = {}  # numbers of groups of faces by object and material
+        self.vertices = array("d")
+        self.colors = array("d")
+        self.uvs = array("d")
+        self.corner_vertex = array("i")
+        self.corner_uv = array("i")
+        self.first_corner = array("q", [0])
+        self.groups: dict[tuple[bytes, bytes], int] = {}
         self.face_group = array("i")
-        self.libraries: list[bytes] = []  # names of material files
-        self.num_skipped = 0  # lines, points and curves
+        self.libraries: list[bytes] = []
+        self.num_skipped = 0
         self._group = b"", b""
         self._object_word = b"o" if data.startswith(b"o ") + data.count(b"\no ") > 1 else b"g"
         self._num_statements = 0
@@ -87,7 +106,7 @@ class _Text:
             raise ValueError(f"its faces expand to {size}, more than any real mesh: split its faces of many corners")
 
     def _add(self, line: bytes) -> None:
-        word, *values = line.split(None, MAX_CORNERS + 1) or [b"#"]
+        word, *values = line.split() or [b"#"]
         if b"#" in line and word in (b"v", b"vt", b"f"):
             values = list(takewhile(lambda value: not value.startswith(b"#"), values))
         if word == b"v":
