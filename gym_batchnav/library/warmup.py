@@ -6,9 +6,11 @@ used. Workloads may overlap: a kernel that two workloads share is compiled by bo
 
 from __future__ import annotations
 
+import tempfile
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
@@ -36,6 +38,7 @@ from gym_batchnav.system.progress import late_progress
 _SMALL_SCENE = "apartment_4"  # the shipped scene with the smallest navmesh
 _ROOM = np.array([[0, 0, 0], [4, 0, 0], [4, 0, 4], [0, 0, 4], [1, 0.6, 1], [2, 0.6, 1], [2, 0.6, 2]], np.float32)
 _FLOOR = np.array([[0, 2, 1], [0, 3, 2], [4, 6, 5]], np.int32)
+_TRIANGLE_OBJ = "v 0 0 0\nv 1 0 0\nv 0 1 0\nvt 0 0\nvn 0 0 1\nf 1/1/1 2/1/1 3/1/1\n"
 
 
 def warm_up(renderer: str = "auto") -> Compiled:
@@ -56,7 +59,7 @@ def warm_up(renderer: str = "auto") -> Compiled:
     return compile_ahead(
         [
             *(*drawing, _PREPARING, _BUILDING, _QUERYING, _WALKING, _FOLLOWING, _STROLLING, _CROWDS),
-            *(_DETOUR, _SIMPLIFYING, _NOISE, _IMAGE_NOISE, _JOINING),
+            *(_DETOUR, _READING, _SIMPLIFYING, _NOISE, _IMAGE_NOISE, _JOINING),
             *(work for work in moving if work is not None),
             _MAPPING,
         ]
@@ -264,6 +267,16 @@ def add_image_noise() -> None:
     encode_depth(depth, Camera().depth_encoding)
 
 
+def read_small_obj() -> None:
+    """Read an OBJ file of one triangle."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "triangle.obj"
+        path.write_text(_TRIANGLE_OBJ, encoding="utf-8")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            load_scene(path)
+
+
 def simplify_small_scene() -> None:
     """Simplify a shipped scene."""
     scene = load_scene(assets_dir() / f"{_SMALL_SCENE}.glb")
@@ -273,6 +286,7 @@ def simplify_small_scene() -> None:
 _PREPARING = Workload("preparing navmeshes", prepare_small_navmesh)
 _QUERYING = Workload("distances and maps", query_small_navmesh)
 _BUILDING = Workload("the navmesh builder", build_small_navmesh)
+_READING = Workload("reading OBJ", read_small_obj)
 _SIMPLIFYING = Workload("simplifying scenes", simplify_small_scene)
 _MASKS = Workload("drawing masked triangles", draw_small_scene, ("embree", True, False, False, True))
 _WALKING = Workload("walking", walk_nowhere)

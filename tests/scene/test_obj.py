@@ -14,9 +14,9 @@ def test_what_no_obj_needs_is_refused_before_it_is_read(tmp_path, monkeypatch):
     assert len(load_scene(path).triangles) == 1
     for text, reason in (
         ("f" + " 1 2 3" * 3334, "line 4 is 'f 1 2 3.*a face may have at most 10,000 corners: split it"),
-        ("o " + "x" * 2**16 + "\nf 1 2 3", "line 4 is .* has 65,538 bytes"),
+        ("o " + "x" * 2**16 + "\nf 1 2 3", "a line of 65,538 bytes"),
         (("f" + " 1" * 9000 + "\n") * 60, r"539,880 triangles from 1,080,1\d\d bytes"),
-        ("o\n" * 1_000_001, "more than 1,000,000 lines other than vertices and faces"),
+        ("o\n" * 1_000_001, "1,000,001 lines other than vertices and faces"),
         ("".join(f"mtllib {k}\n" for k in range(1001)), "more than 1,000 material files"),
         ("".join(f"g {k}\nf 1 2 3\n" for k in range(100_001)), "more than 100,000 parts"),
         ("mtllib big.mtl\nf 1 2 3", "big.mtl has 8,388,609 bytes, the limit is 8,388,608"),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import NamedTuple
@@ -18,9 +17,9 @@ import numpy as np
 from gym_batchnav.scene.builder import MAX_PARTS, TOO_MANY_PARTS, Material, Part, SceneBuilder, finite_uvs
 from gym_batchnav.scene.color import linear_colors
 from gym_batchnav.scene.files import SceneFiles
+from gym_batchnav.scene.formats import obj_text
 from gym_batchnav.scene.scene import CLAMP, MASK, OPAQUE, REPEAT
 
-MAX_CORNERS = 10_000  # per face
 MAX_STATEMENTS = 1_000_000  # other than vertices and faces
 MAX_STATEMENT_BYTES = 2**16
 MAX_LIBRARIES = 1000  # of materials, and their total size
@@ -29,158 +28,30 @@ MAX_LIBRARY_BYTES = 2**23
 FREE_TRIANGLES = 2**18
 TRIANGLES_PER_BYTE = 0.125
 
-_DAMAGED = "the file is damaged, re-export it"
-_LINE = re.compile(rb"(?:[^\n\\]+|\\\n?)*\n?")  # with those that continue it
-# Lines of one form, which are read together: the word at their beginning, and form and number of the items after it.
-_NUMBER = rb"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
-_FORMS = (
-    *((b"v", _NUMBER, 3), (b"v", _NUMBER, 6), (b"vt", _NUMBER, 2), (b"vt", _NUMBER, 3), (b"vn", _NUMBER, 3)),
-    *((b"f", item, count) for item in (rb"\d+", rb"\d+/\d+", rb"\d+/\d+/\d+", rb"\d+//\d+") for count in (3, 4)),
-)
-_RUN = re.compile(b"|".join(rb"((?:%b(?: +%b){%d} *\n){1,4096})" % form for form in _FORMS))
-_BLANKS = bytes.maketrans(b"vtf/", b"    ")
-_NOT_FINITE = re.compile(rb"[+-]?[ni]..", re.IGNORECASE)  # the beginning of nan, inf and -nan(ind)
+_REASONS = {
+    obj_text.NO_NUMBER: "it has words that are not numbers: the file is damaged, re-export it",
+    obj_text.TOO_FEW: "it has too few coordinates: the file is damaged, re-export it",
+    obj_text.NO_CORNER: "it refers to a corner that is not defined before it: the file is damaged, re-export it",
+    obj_text.TOO_MANY: f"a face may have at most {obj_text.MAX_CORNERS:,} corners: split it",
+}
 # Options of a texture statement with the number of values after each (at most three for -o, -s and -t).
 _MAP_OPTIONS = {b"-blendu": 1, b"-blendv": 1, b"-bm": 1, b"-boost": 1, b"-cc": 1, b"-clamp": 1, b"-imfchan": 1}
 _MAP_OPTIONS |= {b"-mm": 2, b"-o": 3, b"-s": 3, b"-t": 3, b"-texres": 1, b"-type": 1}
 _NEXT_LIBRARY = re.compile(rb"(?<=\.mtl)\s+(?=\S)", re.IGNORECASE)  # names may contain spaces
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class _Text:
-    """The content of an OBJ file, in the order of the file.
+    """The content of an OBJ file, in the order of the file."""
 
-    Args:
-        data: The bytes of the file.
-
-    Attributes:
-        vertices: Three coordinates each.
-        colors: Three sRGB values for each vertex that has them.
-        uvs: Two coordinates each, v = 0 at the bottom.
-        corner_vertex: For every corner of a face the row of its vertex.
-        corner_uv: For every corner the row of its texture coordinates, -1 for none.
-        first_corner: Where the corners of every face begin, and the number of all.
-        groups: The numbers of groups of faces by object and material.
-        face_group: The group of every face.
-        libraries: The names of material files.
-        num_skipped: How many lines, points and curves were left out.
-
-    Raises:
-        ValueError: If the file is damaged or exceeds a limit.
-    """
-
-    def __init__(self, data: bytes) -> None:
-        self.vertices = array("d")
-        self.colors = array("d")
-        self.uvs = array("d")
-        self.corner_vertex = array("i")
-        self.corner_uv = array("i")
-        self.first_corner = array("q", [0])
-        self.groups: dict[tuple[bytes, bytes], int] = {}
-        self.face_group = array("i")
-        self.libraries: list[bytes] = []
-        self.num_skipped = 0
-        self._group = b"", b""
-        self._object_word = b"o" if data.startswith(b"o ") + data.count(b"\no ") > 1 else b"g"
-        self._num_statements = 0
-        at = alone = 0  # lines before ``alone`` are read one by one, since one of them cannot be used
-        number = 1
-        while at < len(data):
-            run = _RUN.match(data, at) if at >= alone else None
-            if run and run.lastindex and self._add_run(run[0], *_FORMS[run.lastindex - 1]):
-                end = run.end()
-            else:
-                alone = run.end() if run else alone
-                line = _LINE.match(data, at)
-                assert line is not None  # it matches anything
-                end = line.end()
-                try:
-                    self._add(line[0].replace(b"\\\n", b" ").rstrip(b"\n"))
-                except ValueError as error:
-                    shown = line[0][:60].decode(errors="replace").rstrip()
-                    raise ValueError(f"its line {number:,} is {shown!r}: {error}") from None
-            number += data.count(b"\n", at, end)
-            at = end
-        num_triangles = len(self.corner_vertex) - 2 * len(self.face_group)
-        if num_triangles > FREE_TRIANGLES + TRIANGLES_PER_BYTE * len(data):
-            size = f"{num_triangles:,} triangles from {len(data):,} bytes"
-            raise ValueError(f"its faces expand to {size}, more than any real mesh: split its faces of many corners")
-
-    def _add(self, line: bytes) -> None:
-        word, *values = line.split() or [b"#"]
-        if b"#" in line and word in (b"v", b"vt", b"f"):
-            values = list(takewhile(lambda value: not value.startswith(b"#"), values))
-        if word == b"v":
-            row = _numbers(values[:6], 3)
-            self.vertices.extend(row[:3])
-            if len(row) == 6:
-                self.colors.extend(row[3:])
-        elif word == b"vt":
-            self.uvs.extend([*_numbers(values[:2], 1), 0.0][:2])
-        elif word == b"f":
-            self._add_face(values)
-        elif word in (b"l", b"p"):
-            self.num_skipped += 1
-        elif not word.startswith((b"v", b"#")) and word != b"s":
-            self._add_statement(line, word, values)
-
-    def _add_run(self, text: bytes, word: bytes, item: bytes, count: int) -> bool:
-        """Add lines of one form; return whether all of them can be used, without which none is added."""
-        if word == b"vn":
-            return True
-        numbers = np.fromstring(text.translate(_BLANKS), np.int64 if word == b"f" else np.float64, sep=" ")
-        if word != b"f":
-            values = numbers.reshape(-1, count)
-            kept = self.vertices if word == b"v" else self.uvs
-            kept.frombytes(values[:, : 3 if word == b"v" else 2].tobytes())
-            if count == 6:
-                self.colors.frombytes(values[:, 3:].tobytes())
-            return True
-        rows = numbers.reshape(-1, count, item.count(b"d")) - 1
-        vertices = rows[..., 0]
-        uvs = rows[..., 1] if b"+/\\d" in item else np.full_like(vertices, -1)
-        usable = rows.min() >= 0 and vertices.max() < len(self.vertices) // 3 and uvs.max() < len(self.uvs) // 2
-        if usable:
-            self._add_faces(vertices, uvs)
-        return bool(usable)
-
-    def _add_face(self, corners: Sequence[bytes]) -> None:
-        if len(corners) > MAX_CORNERS:
-            raise ValueError(f"a face may have at most {MAX_CORNERS:,} corners: split it")
-        num_vertices = len(self.vertices) // 3
-        num_uvs = len(self.uvs) // 2
-        places = [corner.split(b"/", 2) for corner in corners]
-        vertices = [_row(place[0], num_vertices) for place in places]
-        uvs = [_row(place[1], num_uvs) if len(place) > 1 and place[1] else -1 for place in places]
-        if len(corners) > 2:
-            self._add_faces(np.array([vertices]), np.array([uvs]))
-
-    def _add_faces(self, vertices: np.ndarray, uvs: np.ndarray) -> None:
-        """Add faces by the rows [F, corners] of their vertices and texture coordinates."""
-        self.corner_vertex.frombytes(vertices.astype(np.int32).tobytes())
-        self.corner_uv.frombytes(uvs.astype(np.int32).tobytes())
-        end = len(self.corner_vertex)
-        num_faces, count = vertices.shape
-        self.first_corner.extend(range(end - (num_faces - 1) * count, end + 1, count))
-        self.face_group.extend([self.groups.setdefault(self._group, len(self.groups))] * num_faces)
-        if len(self.groups) > MAX_PARTS:
-            raise ValueError(TOO_MANY_PARTS)
-
-    def _add_statement(self, line: bytes, word: bytes, values: list[bytes]) -> None:
-        self._num_statements += 1
-        if self._num_statements > MAX_STATEMENTS:
-            many = f"more than {MAX_STATEMENTS:,} lines other than vertices and faces"
-            raise ValueError(f"the file has {many}: join its groups, or save it as GLB")
-        if len(line) > MAX_STATEMENT_BYTES:
-            raise ValueError(f"it has {len(line):,} bytes, the limit is {MAX_STATEMENT_BYTES:,}: re-export it")
-        name, material = self._group
-        if word == self._object_word:
-            self._group = b" ".join(values), material
-        elif word == b"usemtl":
-            self._group = name, _name(values)
-        elif word == b"mtllib":
-            self.libraries.append(line.split(None, 1)[-1].strip())
-        elif word in (b"curv", b"surf"):
-            self.num_skipped += 1
+    vertices: np.ndarray  # [V, 3] float64
+    colors: np.ndarray | None  # [V, 3] float64, sRGB; None unless all vertices have them
+    uvs: np.ndarray  # [U, 2] float64, v = 0 at the bottom
+    first_corner: np.ndarray  # [F + 1] int64
+    corner_vertex: np.ndarray  # [C] int32, rows of vertices
+    corner_uv: np.ndarray  # [C] int32, rows of uvs or -1; [0] if there are none
+    statements: list[tuple[bytes, int]]  # all other lines, with the number of faces before each
+    num_skipped: int  # lines and points
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -222,62 +93,115 @@ def read_obj(files: SceneFiles, builder: SceneBuilder) -> None:
     Raises:
         ValueError: If the file is damaged, or expands to far more than its size justifies.
     """
-    text = _Text(files.main().replace(b"\r\n", b"\n").replace(b"\r", b"\n"))
-    looks = _looks(files, builder, text.libraries, {name for _, name in text.groups})
-    vertices = np.array(text.vertices).reshape(-1, 3)
-    colors = linear_colors(np.array(text.colors).reshape(-1, 3)) if len(text.colors) == vertices.size else None
-    plain = _FaceCorners(np.array(text.corner_vertex), vertices, colors, None)
+    text = _read(files.main())
+    groups, libraries, num_curves = _groups(text)
+    looks = _looks(files, builder, libraries, {name for _, name in groups})
+    plain = _FaceCorners(
+        text.corner_vertex, text.vertices, None if text.colors is None else linear_colors(text.colors), None
+    )
     textured = _pairs(text, plain) if any(look.material.image >= 0 for look in looks.values()) else plain
-    first_corner = np.array(text.first_corner)
-    face_order = np.argsort(text.face_group, kind="stable")
-    ends = np.cumsum(np.bincount(text.face_group, minlength=1))
     objects: dict[bytes, list[Part]] = {}
-    for ((name, material_name), _), faces in zip(text.groups.items(), np.split(face_order, ends[:-1]), strict=False):
+    for (name, material_name), ends in groups.items():
         look = looks.get(material_name, _Look())
-        corners = textured if look.material.image >= 0 else plain
-        part = _part(builder, _fans(first_corner, faces), look, corners)
+        part = _part(builder, text, ends, look, textured if look.material.image >= 0 else plain)
         objects.setdefault(name, []).extend([part] if part is not None else [])
     for name, parts in objects.items():
         builder.add_object(name.decode(errors="replace") or files.path.stem, parts, np.eye(4))
-    if text.num_skipped:
-        files.warnings.append(f"{text.num_skipped} lines, points and curves were left out")
+    if text.num_skipped + num_curves:
+        files.warnings.append(f"{text.num_skipped + num_curves} lines, points and curves were left out")
 
 
-def _numbers(words: Sequence[bytes], least: int) -> list[float]:
-    """Parse numbers, of which there must be ``least``; words like nan or inf give NaN."""
-    if len(words) < least:
-        raise ValueError(f"it has too few coordinates: {_DAMAGED}")
-    try:
-        return [float(word) for word in words]
-    except ValueError:
-        pass
-    try:
-        return [np.nan if _NOT_FINITE.match(word) else float(word) for word in words]
-    except ValueError:
-        raise ValueError(f"it has words that are not numbers: {_DAMAGED}") from None
+def _read(data: bytes) -> _Text:
+    """Parse the bytes of a file; limits are checked before memory is allocated."""
+    as_written = data
+    data = data.replace(b"\\\r\n", b"  ").replace(b"\\\n", b" ")  # continued lines become one
+    text = np.frombuffer(data, np.uint8)
+    counts = np.zeros(8, np.int64)
+    obj_text.count_lines(text, counts)
+    num_vertices, num_colored, num_uvs, num_faces, num_corners, num_triangles, num_skipped, num_others = counts.tolist()
+    if num_triangles > FREE_TRIANGLES + TRIANGLES_PER_BYTE * len(data):
+        size = f"{num_triangles:,} triangles from {len(data):,} bytes"
+        raise ValueError(f"its faces expand to {size}, more than any real mesh: split its faces of many corners")
+    if num_others > MAX_STATEMENTS:
+        raise ValueError(
+            f"it has {num_others:,} lines other than vertices and faces, the limit is {MAX_STATEMENTS:,}: "
+            "join its groups, or save it as GLB"
+        )
+    vertices = np.empty((num_vertices, 3))
+    uvs = np.empty((num_uvs, 2))
+    colors = np.empty((num_vertices if num_colored == num_vertices else 0, 3))
+    first_corner = np.empty(num_faces + 1, np.int64)
+    corner_vertex = np.empty(num_corners, np.int32)
+    corner_uv = np.empty(num_corners if num_uvs else 0, np.int32)
+    places = np.empty((num_others, 3), np.int64)
+    wrong, line = obj_text.read_lines(text, vertices, colors, uvs, first_corner, corner_vertex, corner_uv, places)
+    if wrong != obj_text.FINE:
+        shown = data[line : line + 60].splitlines()[0].decode(errors="replace")
+        raise ValueError(f"its line {_line_number(as_written, line):,} is {shown!r}: {_REASONS[wrong]}")
+    longest = int((places[:, 1] - places[:, 0]).max(initial=0))
+    if longest > MAX_STATEMENT_BYTES:
+        raise ValueError(f"it has a line of {longest:,} bytes, the limit is {MAX_STATEMENT_BYTES:,}: re-export it")
+    statements = [(data[start:end], num_before) for start, end, num_before in places.tolist()]
+    return _Text(
+        vertices,
+        colors if len(colors) else None,
+        uvs,
+        first_corner,
+        corner_vertex,
+        corner_uv,
+        statements,
+        num_skipped,
+    )
 
 
-def _row(word: bytes, num_rows: int) -> int:
-    """Return the row, counted from 0, of an index, which counts from 1 or, if it is negative, back from the last."""
-    index = int(word) if word.lstrip(b"+-").isdigit() else 0
-    row = index - 1 if index > 0 else num_rows + index
-    if index == 0 or not 0 <= row < num_rows:
-        raise ValueError(f"it refers to a corner that is not defined before it: {_DAMAGED}")
-    return row
+def _line_number(as_written: bytes, at: int) -> int:
+    """Return the line number, from 1, of byte ``at`` in the text with joined lines (one byte shorter each)."""
+    for continuation in re.finditer(rb"\\\r?\n", as_written):
+        if continuation.start() >= at:
+            break
+        at += 1
+    return 1 + len(re.findall(rb"\r\n?|\n", as_written[:at]))
 
 
-def _fans(first_corner: np.ndarray, faces: np.ndarray) -> np.ndarray:
-    """Return the corners [T, 3] of the triangles into which faces are split."""
-    counts = first_corner[faces + 1] - first_corner[faces] - 2
-    second = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts - first_corner[faces] - 1, counts)
-    return np.stack([np.repeat(first_corner[faces], counts), second, second + 1], axis=1)
+def _groups(text: _Text) -> tuple[dict[tuple[bytes, bytes], array[int]], list[bytes], int]:
+    """Group faces by object and material, and find the material libraries.
+
+    Returns:
+        By object and material, the first face of each run of faces and the face after its last; the libraries' names;
+        the number of curves.
+    """
+    object_word = b"o" if sum(line.startswith(b"o ") for line, _ in text.statements) > 1 else b"g"
+    groups: dict[tuple[bytes, bytes], array[int]] = {}
+    libraries: list[bytes] = []
+    name = b""
+    material = b""
+    num_curves = 0
+    first = 0
+    for line, num_before in [*text.statements, (b"", len(text.first_corner) - 1)]:
+        word, *values = line.split() or [b""]
+        if word in (object_word, b"usemtl", b""):
+            if num_before > first:
+                groups.setdefault((name, material), array("q")).extend((first, num_before))
+                if len(groups) > MAX_PARTS:
+                    raise ValueError(TOO_MANY_PARTS)
+            first = num_before
+        if word == object_word:
+            name = b" ".join(values)
+        elif word == b"usemtl":
+            material = _name(values)
+        elif word == b"mtllib":
+            libraries.append(line.split(None, 1)[-1].strip())
+        elif word in (b"curv", b"surf"):
+            num_curves += 1
+    return groups, libraries, num_curves
 
 
 def _pairs(text: _Text, plain: _FaceCorners) -> _FaceCorners:
     """Return the corners with one row per distinct pair of position and texture coordinates."""
-    listed = np.array(text.uvs).reshape(-1, 2) * [1, -1] + [0, 1]
-    uvs = np.concatenate([np.zeros((1, 2)), listed])  # row 0 is for corners without any
-    keys = plain.rows.astype(np.int64) * len(uvs) + np.array(text.corner_uv) + 1
+    uvs = np.concatenate([np.zeros((1, 2)), text.uvs * [1, -1] + [0, 1]])  # row 0 is for corners without any
+    keys = text.corner_vertex.astype(np.int64) * len(uvs)
+    if len(text.corner_uv):
+        keys += text.corner_uv + 1
     pairs, rows = np.unique(keys, return_inverse=True)
     of_vertex, of_uv = np.divmod(pairs, len(uvs))
     return _FaceCorners(
@@ -288,9 +212,13 @@ def _pairs(text: _Text, plain: _FaceCorners) -> _FaceCorners:
     )
 
 
-def _part(builder: SceneBuilder, triangles: np.ndarray, look: _Look, corners: _FaceCorners) -> Part | None:
-    """Return the part of some triangles of corners [T, 3]."""
-    part = builder.part(corners.vertices, corners.rows[triangles], look.material, corners.uvs, corners.colors)
+def _part(builder: SceneBuilder, text: _Text, ends: array[int], look: _Look, corners: _FaceCorners) -> Part | None:
+    """Return the part of runs of faces; ``ends`` holds the first face of each run and the face after its last."""
+    spans = np.array(ends, np.int64).reshape(-1, 2)
+    num_corners = (text.first_corner[spans[:, 1]] - text.first_corner[spans[:, 0]]).sum()
+    triangles = np.empty((num_corners - 2 * (spans[:, 1] - spans[:, 0]).sum(), 3), np.int32)
+    obj_text.cut_fans(text.first_corner, spans, corners.rows, triangles)
+    part = builder.part(corners.vertices, triangles, look.material, corners.uvs, corners.colors)
     if part is None or part.uvs is None or look.map[2:] == _Map()[2:]:
         return part
     (_, scale), (right, up) = look.map.scale, look.map.offset
