@@ -175,13 +175,13 @@ def _check_out(out: Path, sources: list[SceneSource], sampler: PointEpisodes | O
     from gym_batchnav.system.storage import check_destination
 
     file = dataset_file(out)
-    objects = isinstance(sampler, ObjectEpisodes)
     there = next(folder for folder in file.absolute().parents if folder.exists())
     check_destination(file if there == file.absolute().parent else there / "folder")
-    if objects or file != out:
+    document = object_document({}, sampler.categories) if isinstance(sampler, ObjectEpisodes) else {"episodes": []}
+    if file != out or len(document) > 1:  # Habitat names folders' files and goals of objects after those of scenes
         check_file_names(f"{one.name}.glb" for one in sources)
     if file != out:
-        check_same_dataset(file, object_document({}, sampler.categories) if objects else {"episodes": []})
+        check_same_dataset(file, document)
 
 
 def _check_names(sources: list[SceneSource], sampler: ObjectEpisodes) -> None:

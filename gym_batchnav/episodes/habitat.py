@@ -197,8 +197,8 @@ def check_same_dataset(file: Path, document: Mapping[str, Any]) -> None:
     """Raise ValueError if a file that is in the place of a folder's top-level document is not this document."""
     if file.exists() and read_document(file, Size(0, 0))[0] != document:
         raise ValueError(
-            f"'{file}' belongs to another dataset: it has episodes of its own, another task or other categories: "
-            "name another folder"
+            f"'{file}' belongs to another dataset, with episodes in this file, another task or other categories: name "
+            "another folder"
         )
 
 

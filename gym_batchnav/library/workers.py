@@ -235,7 +235,7 @@ class PreparationWorker:
     def _ships_prepared(self, recipe: Mapping[str, Any]) -> bool:
         """Return whether a scene is a shipped apartment with the settings of its tables, so that it loads at once."""
         preparer = self._preparer
-        are_stored = preparer.settings is None and preparer.reads_shipped_episodes
+        are_stored = preparer.settings is None and preparer.reads_shipped_episodes and not recipe.get("options")
         return are_stored and recipe.get("path") in [str(path) for path in shipped_scenes().values()]
 
     def is_prepared(self, recipe: Mapping[str, Any]) -> bool:

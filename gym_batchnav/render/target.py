@@ -189,7 +189,7 @@ class Preparations:
     def keys(self, library: SceneLibrary, *preparers: Preparer) -> list[int]:
         """Return the library's keys of preparers, which are registered now if they were not."""
         new = [one for one in preparers if (library, one) not in self._keys]
-        for preparer, key in zip(new, library.add_preparers(new), strict=True):
+        for preparer, key in zip(new, library.add_preparers(new) if new else (), strict=True):
             self._keys[library, preparer] = key
         return [self._keys[library, one] for one in preparers]
 

@@ -22,6 +22,7 @@ SHAPES = ("robot", "person", "dog", "door")
 """The shapes of bodies, which are also their categories."""
 
 HIDDEN = "hidden"  # the shape of bodies that are in the way but not seen, such as parts of a door
+OF_DOORS = ("door", HIDDEN)  # shapes that need not stand on the navmesh
 
 NUM_VARIANTS = 4  # of every shape, with other colours
 
@@ -99,7 +100,7 @@ class BodyMotion:
         navmesh: Returns the navmesh of the scene in a slot.
         scene_name: Returns the name of the scene in a slot.
         radius: [B] float64, metres, of all bodies of a world.
-        fixed: [B] bool, which of these bodies never yield, such as doors.
+        doors: [B] bool, which of these bodies are parts of doors.
         seconds: Duration of a step.
         keys: [W] uint64, the keys of the worlds' episodes, for draws: see ``episodes.draws.step_uniform``.
         new_goals: Returns goals on the island of a body, as rows of the scene's sets of goals, for the worlds and
@@ -114,7 +115,7 @@ class BodyMotion:
     navmesh: Callable[[int], NavMesh]
     scene_name: Callable[[int], str]
     radius: np.ndarray
-    fixed: np.ndarray
+    doors: np.ndarray
     seconds: float
     keys: np.ndarray
     new_goals: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]

@@ -100,7 +100,7 @@ class Doors(MovingBodies):
         closed = np.radians(self.headings_deg)
         angle = wrap_angle(state.heading[motion.worlds, motion.columns][:, ::DISCS].astype(np.float64) - closed)
         others = np.delete(np.arange(state.present.shape[1]), motion.columns)
-        way = self._ways(motion, np.flatnonzero(~motion.fixed), self._discs(np.zeros(len(closed))).mean(axis=1)[None])
+        way = self._ways(motion, np.flatnonzero(~motion.doors), self._discs(np.zeros(len(closed))).mean(axis=1)[None])
         distance = np.hypot(way[..., 0], way[..., 2])
         nearest = np.take_along_axis(way, distance.argmin(axis=2)[..., None, None], axis=2)[:, :, 0]
         nearest = np.where(np.isfinite(nearest), nearest, 0.0)  # nobody is on this floor

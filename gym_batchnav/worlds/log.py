@@ -17,10 +17,9 @@ from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.system.arrays import UNREADABLE, array_of_npy
 from gym_batchnav.system.numbers import check_between, check_flags
 from gym_batchnav.system.storage import write_atomically
-from gym_batchnav.worlds.api import HIDDEN, MAX_BODIES, BodyMotion, MovingBodies, check_body
+from gym_batchnav.worlds.api import MAX_BODIES, OF_DOORS, BodyMotion, MovingBodies, check_body
 
 MAX_LOG_BYTES = 2**28
-_OF_DOORS = ("door", HIDDEN)  # shapes that need not stand on the navmesh
 MAX_STEPS = 10**6
 HURRY = 1.5  # a reactive body walks at most this much faster than it ever did in the log
 WINDOW = 16  # rows of the log by which a reactive body may get on in a step
@@ -276,7 +275,7 @@ class LoggedBodies(MovingBodies):
     @property
     def is_fixed(self) -> tuple[bool, ...]:  # type: ignore[override]
         """Whether each of them never yields."""
-        return tuple(not self.reactive or shape in _OF_DOORS for shape in self.shape)
+        return tuple(not self.reactive or shape in OF_DOORS for shape in self.shape)
 
     @cached_property
     def _lengths(self) -> np.ndarray:
@@ -299,7 +298,7 @@ class LoggedBodies(MovingBodies):
         """Return the polygons [T + 1, num] int32 under the logged places; ValueError if one is not on the navmesh."""
         if navmesh not in self._found:
             places = self.log.position[:, self.columns]
-            walkers = places[:, [shape not in _OF_DOORS for shape in self.shape]]
+            walkers = places[:, [shape not in OF_DOORS for shape in self.shape]]
             _, under = navmesh.snap_with_polygon(places.reshape(-1, 3))
             if not navmesh.is_navigable(walkers.reshape(-1, 3)).all() or (under < 0).any():
                 raise ValueError(

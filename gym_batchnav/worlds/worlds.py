@@ -11,7 +11,7 @@ from gym_batchnav.episodes.draws import keyed_uniform, step_uniform
 from gym_batchnav.library.prepare import Navigation
 from gym_batchnav.navmesh.agents import NavMeshAgents
 from gym_batchnav.state import AgentState, StepOutcome, WorldState, WorldView, arrays_of, read_only, world_state
-from gym_batchnav.worlds.api import BODY_HEIGHT, MAX_BODIES, BodyMotion, MovingBodies, Team
+from gym_batchnav.worlds.api import BODY_HEIGHT, MAX_BODIES, OF_DOORS, BodyMotion, MovingBodies, Team
 from gym_batchnav.worlds.crowd import Crowd, separate
 
 GAP = 0.1  # metres that are left between two bodies
@@ -270,7 +270,7 @@ class Worlds:
             lambda slot: self._navigation(slot).navmesh,
             self._scene_name,
             self.radius,
-            self._fixed,
+            np.isin(self.shapes, OF_DOORS),
             self.seconds,
             self._keys,
             new_goals,

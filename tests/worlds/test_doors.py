@@ -6,6 +6,7 @@ from rooms import box, scene_of
 
 from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.library.library import SceneLibrary
+from gym_batchnav.worlds.api import MovingBodies
 from gym_batchnav.worlds.doors import DISC_RADIUS, Doors
 
 HINGE = ((-0.45, 0.0, 0.0),)
@@ -67,6 +68,28 @@ def test_doors_close_beside_other_doors(make):
         if step == 4:
             assert (np.abs(env.worlds.state.position[0, 1:, 2]).max(axis=0) > 0.5).all()
     np.testing.assert_allclose(env.worlds.state.position[0, 1:], closed[0, 1:], atol=1e-5)
+
+
+class Statue(MovingBodies):
+    """A person in the doorway who never yields, like those of a log."""
+
+    num, shape, radius, is_fixed, needs_start = 1, "person", 0.2, True, False
+
+    def begin(self, motion):
+        place, polygon = motion.navmesh(0).snap_with_polygon(np.array([[0.0, 0.0, 1.0]]))
+        motion.state.position[motion.worlds, motion.columns] = place
+        motion.state.polygon[motion.worlds, motion.columns] = polygon
+
+    def move(self, motion): ...
+
+
+def test_a_door_opens_for_others_that_never_yield(make):
+    env = make(doors=(Statue(), Doors(HINGE, ALONG_X)))
+    env.reset(seed=0)
+    put(env, (4.0, -4.0))
+    for _ in range(6):
+        env.step(np.array([2]))
+    assert -tip(env)[1] > 0.7
 
 
 def test_a_closed_door_cannot_be_walked_through(make):

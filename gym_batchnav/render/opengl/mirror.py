@@ -155,6 +155,7 @@ class SceneMirror:
     def forget(self) -> None:
         """Remove the preparers from the library; to be called once, since other renderers may share them."""
         self._library.remove_preparer(self._key)
+        self._held = []
         for textures in self._textures.values():
             textures.forget()
         self._uploads = Uploads()

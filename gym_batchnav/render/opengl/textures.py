@@ -88,6 +88,7 @@ class TextureMirror:
     def forget(self) -> None:
         """Remove the preparer from the library; to be called once, since other renderers may share it."""
         self._library.remove_preparer(self._key)
+        self._held = []
         self._pages = []  # targets may keep the textures
         self._table = None
 

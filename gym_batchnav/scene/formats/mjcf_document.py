@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement, tostring
+from xml.parsers import expat
 
 from gym_batchnav.scene.files import SceneFiles
 
@@ -358,40 +359,40 @@ def parse_xml(data: bytes, label: str) -> ElementTree.Element:
     Raises:
         ValueError: If it is not XML, has a document type, or exceeds the limits above.
     """
-    parser = ElementTree.XMLParser(target=_LimitedBuilder(label))
+    builder = ElementTree.TreeBuilder()
+    parser = expat.ParserCreate()
+    parser.buffer_text = True
+    opened = depth = 0
+
+    def start(tag: str, attributes: dict[str, str]) -> None:
+        nonlocal opened, depth
+        opened += 1
+        depth += 1
+        if opened > MAX_ELEMENTS:
+            raise ValueError(f"'{label}' has more than {MAX_ELEMENTS:,} elements: split the scene")
+        if depth > MAX_DEPTH:
+            raise ValueError(f"'{label}' nests elements more than {MAX_DEPTH} deep: flatten its bodies")
+        builder.start(tag, attributes)
+
+    def end(tag: str) -> None:
+        nonlocal depth
+        depth -= 1
+        builder.end(tag)
+
+    def refuse(*_: object) -> None:
+        raise ValueError(f"'{label}' has a document type (<!DOCTYPE), which MuJoCo's format does not use: remove it")
+
+    parser.StartElementHandler = start
+    parser.EndElementHandler = end
+    parser.StartDoctypeDeclHandler = refuse
+    parser.EntityDeclHandler = refuse
     try:
-        parser.feed(data)
-        return parser.close()
-    except ElementTree.ParseError as error:
+        parser.Parse(data, True)
+    except expat.ExpatError as error:
         raise ValueError(f"'{label}' is not well-formed XML ({error}): re-export it") from error
     except (LookupError, UnicodeError) as error:  # of an encoding that Python does not know
         raise ValueError(f"'{label}' has an unknown encoding ({error}): save it as UTF-8") from error
-
-
-class _LimitedBuilder(ElementTree.TreeBuilder):
-    """A builder that refuses a document type and files beyond the limits above."""
-
-    def __init__(self, label: str) -> None:
-        super().__init__()
-        self._label = label
-        self._opened = self._depth = 0
-
-    def start(self, tag: str, attributes: dict[str, str], /) -> Element:
-        self._opened += 1
-        self._depth += 1
-        if self._opened > MAX_ELEMENTS:
-            raise ValueError(f"'{self._label}' has more than {MAX_ELEMENTS:,} elements: split the scene")
-        if self._depth > MAX_DEPTH:
-            raise ValueError(f"'{self._label}' nests elements more than {MAX_DEPTH} deep: flatten its bodies")
-        return super().start(tag, attributes)
-
-    def end(self, tag: str, /) -> Element:
-        self._depth -= 1
-        return super().end(tag)
-
-    def doctype(self, *_: object) -> None:
-        unused = "has a document type (<!DOCTYPE), which MuJoCo's format does not use"
-        raise ValueError(f"'{self._label}' {unused}: remove it")
+    return builder.close()
 
 
 def read_xml(files: SceneFiles, path: str) -> ElementTree.Element:
