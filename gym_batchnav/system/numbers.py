@@ -8,6 +8,8 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
+MAX_SHOWN = 200  # characters of a value, which may come from a file
+
 
 def is_number(value: object) -> TypeGuard[float]:
     """Return whether a value is a finite real number; False for bools."""
@@ -79,7 +81,8 @@ def check_flags(**flags: bool) -> None:
 def check_choice(name: str, value: object, choices: Sequence[object]) -> None:
     """Raise ValueError unless the value is one of the choices."""
     if value not in choices:
-        raise ValueError(f"{name}={value!r}: choose one of {', '.join(map(repr, choices))}")
+        given = f"{value!r:.{MAX_SHOWN}}"
+        raise ValueError(f"{name}={given}: choose one of {', '.join(map(repr, choices))}")
 
 
 def _check(values: Mapping[str, float], fits: Callable[[float], bool], wanted: str) -> None:

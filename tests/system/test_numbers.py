@@ -5,6 +5,7 @@ import pytest
 
 from gym_batchnav.system.numbers import (
     check_between,
+    check_choice,
     check_counts,
     check_finite,
     check_flags,
@@ -41,3 +42,8 @@ def test_each_check_names_the_argument_and_its_value(check, accepted, refused):
         with pytest.raises(ValueError, match=r"^x=.*: pass ") as raised:
             check(x=value)
         assert repr(value) in str(raised.value)
+
+
+def test_a_long_value_is_shown_in_part():
+    with pytest.raises(ValueError, match=r"^order='x{50,199}: choose one of 'once'$"):
+        check_choice("order", "x" * 5000, ("once",))
