@@ -573,7 +573,7 @@ def autoreset_mode_of(mode: AutoresetMode | str) -> AutoresetMode:
     modes = names | {member.value.lower(): member for member in AutoresetMode}
     key = str(mode).lower().replace("-", "_")
     if key not in modes:
-        raise ValueError(f"autoreset_mode={mode!r}: choose one of {', '.join(map(repr, names))}")
+        check_choice("autoreset_mode", mode, tuple(names))
     return modes[key]
 
 

@@ -16,7 +16,7 @@ class SamplingRules:
     """Limits on the pairs of points that form an episode; the defaults are Habitat's.
 
     Raises:
-        ValueError: If a value is no number of its kind, or the distances are not a range.
+        ValueError: If a value is not a number or out of its range, or the distances are not a range.
     """
 
     min_island_radius: float = 1.5  # metres
