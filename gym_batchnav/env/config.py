@@ -65,7 +65,7 @@ _OWN_AGENT = (
     ", such as NavMeshSettings(agent_radius=0.25, agent_height=0.6, agent_max_climb=0.1, agent_max_slope_deg=30) of "
     "gym_batchnav.navmesh"
 )
-_RENAMED = {  # keywords of version 0.2.0, of load_scene and of reset, and what to pass instead
+_RENAMED = {  # keywords of version 0.2.0 and of other functions, and what to pass instead
     "resident_scenes": "scenes=Scenes(..., resident=...)",
     "max_scene_bytes": "scenes=Scenes(..., max_bytes=...)",
     "episode_file": "episodes=Episodes(file=...)",
@@ -76,6 +76,8 @@ _RENAMED = {  # keywords of version 0.2.0, of load_scene and of reset, and what 
     "scale": "scenes=load_scene(path, scale=...)",
     "max_steps": "max_episode_steps=...",
     "seed": "it to reset(seed=...), or episodes=Episodes(seed=...)",
+    "num_threads": "it to numba.set_num_threads(...)",
+    "threads": "it to numba.set_num_threads(...)",
 }
 
 Arguments = ParamSpec("Arguments")

@@ -73,6 +73,7 @@ def test_a_task_without_a_goal_has_no_shortest_path():
         ("scale", "pass scenes=load_scene(path, scale=...)"),
         ("max_steps", "pass max_episode_steps=..."),
         ("seed", "pass it to reset(seed=...), or episodes=Episodes(seed=...)"),
+        ("threads", "pass it to numba.set_num_threads(...)"),
     ],
 )
 def test_the_error_of_an_unknown_keyword_names_what_is_meant(unknown, remedy):
