@@ -57,6 +57,10 @@ class Agents:
         navmeshes.step(commands, agents, active, StepOutcome(moved, collided), sliding=sliding)
         return moved, collided
 
+    def next_action(self, navmeshes: NavMeshAgents, goal_index: np.ndarray) -> np.ndarray:
+        how = dict(forward_step=0.25, turn_angle=TURN, goal_radius=0.2)
+        return navmeshes.next_action(*vars(self).values(), goal_index, **how)
+
     def distance(self, navmeshes: NavMeshAgents, goal_index: np.ndarray) -> np.ndarray:
         out = np.zeros(len(self.slots), np.float32)
         navmeshes.distance(self.slots, self.polygon, self.position, goal_index, out)
@@ -140,25 +144,23 @@ def test_threads_and_batch_size_change_nothing(
     rng = np.random.default_rng(3)
     whole = place(meshes, size)
     single = place(meshes, size)
-    keywords = dict(forward_step=0.25, turn_angle=TURN, goal_radius=0.2)
     before = numba.get_num_threads()
     numba.set_num_threads(min(threads, before))
     try:
         for _ in range(10):
             actions = rng.integers(0, 4, size)
             monkeypatch.setattr(batch, "PARALLEL_FROM", 1)
-            results = [*whole.step(navmeshes, actions), whole.distance(navmeshes, goal_index)]
-            results.append(navmeshes.next_action(*vars(whole).values(), goal_index, **keywords))
+            results = [*whole.step(navmeshes, actions)]
+            results += [whole.distance(navmeshes, goal_index), whole.next_action(navmeshes, goal_index)]
             monkeypatch.setattr(batch, "PARALLEL_FROM", size + 1)
             parts = []
             for part in (slice(0, 1), slice(1, 400), slice(400, size)):
                 some = single.rows(part)
-                outs = [*some.step(navmeshes, actions[part]), some.distance(navmeshes, goal_index[part])]
-                outs.append(navmeshes.next_action(*vars(some).values(), goal_index[part], **keywords))
+                outs = [*some.step(navmeshes, actions[part])]
+                outs += [some.distance(navmeshes, goal_index[part]), some.next_action(navmeshes, goal_index[part])]
                 parts.append(outs)
-                single.position[part] = some.position
-                single.heading[part] = some.heading
-                single.polygon[part] = some.polygon
+                for name, array in vars(some).items():
+                    getattr(single, name)[part] = array
             for got, wanted in zip(results, zip(*parts, strict=True), strict=True):
                 np.testing.assert_array_equal(got, np.concatenate(wanted))
             for name, array in vars(whole).items():
@@ -216,30 +218,26 @@ def test_agents_without_ground_stand_still(meshes: list[NavMesh]) -> None:
     assert not moved[lost].any() and not collided[lost].any() and moved[~lost].any()
     assert np.isinf(agents.distance(navmeshes, np.zeros(9, np.int32)))[lost].all()
     assert np.isinf(agents.distance(navmeshes, np.full(9, 5, np.int32))).all()  # no such goal
-    actions = navmeshes.next_action(
-        *vars(agents).values(), np.zeros(9, np.int32), forward_step=0.25, turn_angle=TURN, goal_radius=0.2
-    )
-    assert (actions[lost] == 0).all()
+    assert (agents.next_action(navmeshes, np.zeros(9, np.int32))[lost] == 0).all()
 
 
-def test_arrays_of_another_kind_are_refused(meshes: list[NavMesh]) -> None:
+def test_wrong_arrays_and_goals_are_refused(meshes: list[NavMesh]) -> None:
     navmeshes = fill(meshes)
     agents = place(meshes, 6)
+    wide = Agents(agents.slots, agents.polygon, agents.position.astype(np.float64), agents.heading)
     with pytest.raises(TypeError, match="position is float64"):
-        Agents(agents.slots, agents.polygon, agents.position.astype(np.float64), agents.heading).step(
-            navmeshes, np.ones(6, int)
-        )
+        wide.step(navmeshes, np.ones(6, int))
     with pytest.raises(TypeError, match="turn"):
         agents.step(navmeshes, np.ones(5, int))
     with pytest.raises(TypeError, match="goal_index"):
         agents.distance(navmeshes, np.zeros(6, np.int64))
-
-
-def test_goals_far_from_the_navmesh_are_refused(meshes: list[NavMesh]) -> None:
     with pytest.raises(ValueError, match="goal 1 at"):
         meshes[0].tables(np.array([[0.5, 0, 0.5], [90, 0, 0]]))
     with pytest.raises(ValueError, match="num_slots=0"):
         NavMeshAgents(0)
+    for first in ([0, 1], [1, 2], [0, 2, 1, 2], [], [[0, 2]]):
+        with pytest.raises(ValueError, match="rising from 0 to 2"):
+            meshes[0].tables(np.array([[0.5, 0, 0.5], [2.5, 0, 2.5]]), first_goal=np.array(first, np.int32))
 
 
 @pytest.mark.data
@@ -278,12 +276,10 @@ def run(seed):
     navmeshes, agents = fill([floor_plan(ROOM)]), place([floor_plan(ROOM)], 4096, seed)
     goals, rng = np.zeros(4096, np.int32), np.random.default_rng(seed)
     both.wait()
-    for _ in range(30):
+    for _ in range(10):
         agents.step(navmeshes, rng.integers(1, 4, 4096))
         agents.distance(navmeshes, goals)
-        navmeshes.next_action(
-            *vars(agents).values(), goals, forward_step=0.25, turn_angle=0.2, goal_radius=0.2
-        )
+        agents.next_action(navmeshes, goals)
     ended.append(seed)
 
 both, ended = threading.Barrier(2), []
@@ -325,7 +321,7 @@ def test_the_distance_to_a_set_is_that_to_its_nearest_goal(data_dir: Path, scene
             np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-4)
 
 
-def test_followers_walk_to_the_nearest_goal_of_a_set(meshes: list[NavMesh]) -> None:
+def test_followers_walk_to_the_nearest_goal_of_a_set() -> None:
     mesh = floor_plan(["0000000", "0.....0", "0000000"])
     goals = np.array([[0.5, 0, 0.5], [6.5, 0, 2.5], [6.5, 0, 0.5]], np.float32)
     navmeshes = NavMeshAgents(1)
@@ -335,17 +331,6 @@ def test_followers_walk_to_the_nearest_goal_of_a_set(meshes: list[NavMesh]) -> N
     start = agents.distance(navmeshes, nothing)
     walked = np.zeros(60)
     for _ in range(120):
-        actions = navmeshes.next_action(
-            *vars(agents).values(), nothing, forward_step=0.25, turn_angle=TURN, goal_radius=0.2
-        )
-        walked += agents.step(navmeshes, actions)[0]
+        walked += agents.step(navmeshes, agents.next_action(navmeshes, nothing))[0]
     assert (agents.distance(navmeshes, nothing) <= 0.2).all()
     assert (walked <= start + 0.25).all()
-
-
-def test_the_first_goals_of_sets_are_checked() -> None:
-    mesh = floor_plan(ROOM)
-    goals = np.array([[0.5, 0, 1.5], [2.5, 0, 3.5]])
-    for first in ([0, 1], [1, 2], [0, 2, 1, 2], [], [[0, 2]]):
-        with pytest.raises(ValueError, match="rising from 0 to 2"):
-            mesh.tables(goals, first_goal=np.array(first, np.int32))

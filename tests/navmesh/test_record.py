@@ -11,13 +11,11 @@ from hypothesis import strategies as st
 
 from gym_batchnav.navmesh.detour import MAX_FILE_BYTES, read_navmesh
 from gym_batchnav.navmesh.kernels import cells, grid, tables, visibility
-from gym_batchnav.navmesh.record import NavMeshSettings
 
 # Seen from above with x to the right and z down; outlines run as Recast's: (0, 0), (0, 1), (1, 1), (1, 0).
 ZIGZAG = [[0, 0, 0], [0.1, 0, 2], [0, 0, 4], [10, 0, 4.5], [9.9, 0, 2], [10, 0, -0.5]]
 BOW_TIE = [[0, 0, 0], [0, 0, 1], [1, 0, 0], [1, 0, 1]]
 SQUARE = [[0, 0, 0], [0, 0, 1], [1, 0, 1], [1, 0, 0]]
-ASSETS = sorted((Path(__file__).parents[2] / "assets").glob("*.navmesh"))
 
 
 @pytest.mark.parametrize(
@@ -121,9 +119,3 @@ def test_a_huge_file_is_refused_before_it_is_read(tmp_path: Path) -> None:
         read_navmesh(huge)
     with pytest.raises(ValueError, match="not a regular file"):
         read_navmesh(tmp_path)
-
-
-@pytest.mark.parametrize("settings", [{"cell_size": [0.05]}, {"agent_height": 10**400}, {"filter_ledge_spans": 1}])
-def test_settings_of_a_wrong_type_raise_an_error_that_names_them(settings):
-    with pytest.raises(ValueError, match=f"^{next(iter(settings))}="):
-        NavMeshSettings(**settings)

@@ -10,6 +10,7 @@ import trimesh
 from floors import SCENES, areas_from_above, oracle, scene_mesh
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image, ImageDraw
 from rooms import box
 
 from gym_batchnav.navmesh.build import build_navmesh
@@ -76,16 +77,11 @@ def wall_length(mesh: NavMeshData) -> float:
 
 def covered(mesh: NavMeshData, origin, step, shape) -> np.ndarray:
     """[NZ, NX] bool: some polygon lies over or under the place."""
-    cover = np.zeros(shape, bool)
+    picture = Image.new("L", shape[::-1])
     for row in mesh.polygons:
-        corners = mesh.vertices[row[row >= 0]].astype(np.float64)
-        low = np.maximum(np.floor((corners.min(axis=0)[::2] - origin) / step).astype(int), 0)
-        high = np.ceil((corners.max(axis=0)[::2] - origin) / step).astype(int) + 1
-        window = cover[low[1] : high[1], low[0] : high[0]]
-        x = origin[0] + (low[0] + np.arange(window.shape[1])) * step
-        z = origin[1] + (low[1] + np.arange(window.shape[0])) * step
-        window |= contains(corners, x[None, :], z[:, None])
-    return cover
+        corners = (mesh.vertices[row[row >= 0]][:, ::2] - origin) / step
+        ImageDraw.Draw(picture).polygon(list(map(tuple, corners.tolist())), fill=1)
+    return np.array(picture, bool)
 
 
 def assert_sound(mesh: NavMeshData) -> None:
@@ -332,6 +328,9 @@ VERTICES, TRIANGLES = soup(FLOOR)
         ({"agent_radius": 5.0}, "no walkable area for an agent of radius 5 m"),
         ({"cell_size": 1e-5}, "cell_size=1e-05"),
         ({"cell_height": 1e-40}, "cell_height=1e-40"),
+        ({"cell_size": [0.05]}, "cell_size="),
+        ({"agent_height": 10**400}, "agent_height="),
+        ({"filter_ledge_spans": 1}, "filter_ledge_spans="),
     ],
 )
 def test_settings_that_cannot_be_used_are_named(change, message):

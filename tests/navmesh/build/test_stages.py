@@ -6,6 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from scipy.sparse import lil_array
+from scipy.sparse.csgraph import dijkstra
 
 from gym_batchnav.navmesh.build import contours, detail, voxel
 
@@ -172,23 +174,17 @@ def twin_links(floors: list[tuple[int, int, int, int]], height: int, climb: int)
 
 
 def twin_boundary_distance(links: np.ndarray) -> np.ndarray:
-    """Relax straight steps (2) and diagonal ones (3) until nothing changes."""
-    distance = np.where((links < 0).any(axis=1), 0, 2**30)
-    changed = True
-    while changed:
-        changed = False
-        for span in range(len(links)):
-            for direction in range(4):
-                beside = links[span, direction]
-                if beside < 0:
-                    continue
-                reach = [(beside, 2)]
-                reach += [(links[beside, turn], 3) for turn in ((direction + 1) % 4, (direction + 3) % 4)]
-                for other, cost in reach:
-                    if other >= 0 and distance[other] + cost < distance[span]:
-                        distance[span] = distance[other] + cost
-                        changed = True
-    return distance
+    """The shortest way from a span with a missing neighbour, by straight steps (2) and diagonal ones (3)."""
+    steps = []
+    for direction in range(4):
+        beside = [(span, links[span, direction]) for span in np.flatnonzero(links[:, direction] >= 0)]
+        steps += [(there, span, 2) for span, there in beside]
+        for turn in ((direction + 1) % 4, (direction + 3) % 4):
+            steps += [(links[there, turn], span, 3) for span, there in beside if links[there, turn] >= 0]
+    graph = lil_array((len(links), len(links)))
+    for source, span, cost in steps:
+        graph[source, span] = cost
+    return dijkstra(graph.tocsr(), indices=np.flatnonzero((links < 0).any(axis=1)), min_only=True)
 
 
 def two_storeys(lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
