@@ -116,13 +116,11 @@ def test_tasks_read_without_delay(make):
 
 
 def test_the_estimate_of_memory_counts_what_is_kept():
-    sizes = []
-    for timing in (None, {"rgb": SensorTiming(latency=9)}):
-        one = EnvConfig(sensors=("rgb",), sensor_timing=timing)
-        sizes.append(bytes_per_environment(one))
-    assert sizes[1] - sizes[0] == 10 * 64 * 64 * 3
-    huge = EnvConfig(sensors=("rgb",), camera=Camera(4096, 4096), sensor_timing={"rgb": SensorTiming(latency=999)})
-    assert bytes_per_environment(huge) > 1000 * 4096 * 4096 * 3, "without taking memory"
+    timings = (None, {"rgb": SensorTiming(latency=9)})
+    without, delayed = (bytes_per_environment(EnvConfig(sensors=("rgb",), sensor_timing=one)) for one in timings)
+    assert delayed - without == 10 * 64 * 64 * 3
+    huge = EnvConfig(sensors=("rgb",), camera=Camera(1024, 1024), sensor_timing={"rgb": SensorTiming(latency=999)})
+    assert bytes_per_environment(huge) > 1000 * 1024 * 1024 * 3, "without taking memory"
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 import signal
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 import psutil
@@ -12,69 +11,47 @@ import pytest
 HERE = Path(__file__).parents[1]
 LEAVES_WITHIN = 300  # seconds; it takes one or two where nothing else runs, and what it must not wait for takes an hour
 
-FORKED = """
+FORKED_AND_SPAWNED = """
 import os, sys
 sys.path.insert(0, {tests!r})
+import gymnasium
 import numpy as np
+from functools import partial
 from rooms import box_room
 from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.env.config import Scenes
 from gym_batchnav.library.library import SceneLibrary
 
-def make():
+def make(kind):
     library = SceneLibrary.from_scenes([box_room()])
-    return BatchNavEnv(64, library=library, episodes=10, renderer={renderer!r}, scenes=Scenes(cache_dir={cache!r}))
-
-env = make()
-env.reset(seed=0)
-env.step(np.ones(64, int))
-if os.fork() == 0:
-    said = []
-    for use in (lambda: env.step(np.ones(64, int)), env.pictures, env.reset, lambda: make().reset()):
-        try:
-            use()
-        except RuntimeError as error:
-            said.append('context="spawn"' in str(error))
-    os._exit(0 if said == [True] * 4 else 1)
-sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
-"""
-
-
-@pytest.mark.parametrize("renderer", ["embree", pytest.param("opengl", marks=[pytest.mark.opengl, pytest.mark.slow])])
-def test_a_forked_child_is_told_to_spawn(renderer, tmp_path):
-    program = textwrap.dedent(FORKED.format(tests=str(HERE), renderer=renderer, cache=str(tmp_path)))
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert run.returncode == 0, run.stderr
-
-
-SPAWNED = """
-import sys
-sys.path.insert(0, {tests!r})
-import gymnasium
-from functools import partial
-from rooms import box_room
-import gym_batchnav
-from gym_batchnav import Scenes
-
-def make():
-    from gym_batchnav.library.library import SceneLibrary
-    library = SceneLibrary.from_scenes([box_room()])
-    return gymnasium.make("BatchNav/PointNav-v0", library=library, episodes=10, scenes=Scenes(cache_dir={cache!r}))
+    return kind(library=library, episodes=10, renderer={renderer!r}, scenes=Scenes(cache_dir={cache!r}))
 
 if __name__ == "__main__":
-    env = make()
+    batch = partial(BatchNavEnv, 64)
+    env = make(batch)
     env.reset(seed=0)
-    envs = gymnasium.vector.AsyncVectorEnv([make], context="spawn")
-    observation, _ = envs.reset(seed=0)
-    observation = envs.step([1])[0]
-    assert observation["depth"].shape == (1, 64, 64, 1)
+    env.step(np.ones(64, int))
+    if os.fork() == 0:
+        said = []
+        for use in (lambda: env.step(np.ones(64, int)), env.pictures, env.reset, lambda: make(batch).reset()):
+            try:
+                use()
+            except RuntimeError as error:
+                said.append('context="spawn"' in str(error))
+        os._exit(0 if said == [True] * 4 else 1)
+    assert os.waitstatus_to_exitcode(os.wait()[1]) == 0, "the forked child was not told"
+    single = partial(gymnasium.make, "gym_batchnav:BatchNav/PointNav-v0")
+    envs = gymnasium.vector.AsyncVectorEnv([partial(make, single)], context="spawn")
+    envs.reset(seed=0)
+    assert envs.step([1])[0]["depth"].shape == (1, 64, 64, 1)
     envs.close()
 """
 
 
-def test_spawned_children_work(tmp_path):
+@pytest.mark.parametrize("renderer", ["embree", pytest.param("opengl", marks=[pytest.mark.opengl, pytest.mark.slow])])
+def test_a_forked_child_is_told_to_spawn_and_a_spawned_one_works(renderer, tmp_path):
     program = tmp_path / "program.py"
-    program.write_text(textwrap.dedent(SPAWNED.format(tests=str(HERE), cache=str(tmp_path))))
+    program.write_text(FORKED_AND_SPAWNED.format(tests=str(HERE), renderer=renderer, cache=str(tmp_path)))
     run = subprocess.run([sys.executable, program], capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
 
@@ -122,13 +99,11 @@ if {interrupted}:
 """
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("interrupted", [False, True])
-def test_a_program_leaves_at_once_while_homes_are_prepared(interrupted, tmp_path):
-    program = UNPREPARED_HOMES.format(cache=str(tmp_path), interrupted=interrupted)
+def leave(program, word, interrupted):
+    """Let a program print its word and end at once; return what it said and its children of before."""
     child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
-        assert child.stdout.readline() == "leaving\n", child.stderr.read()
+        assert child.stdout.readline() == f"{word}\n", child.stderr.read()
         workers = psutil.Process(child.pid).children()
         if interrupted:
             child.send_signal(signal.SIGINT)
@@ -136,6 +111,14 @@ def test_a_program_leaves_at_once_while_homes_are_prepared(interrupted, tmp_path
     finally:
         child.kill()
     assert child.returncode == (-signal.SIGINT if interrupted else 0), stderr
+    return stderr, workers
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_a_program_leaves_at_once_while_homes_are_prepared(interrupted, tmp_path):
+    program = UNPREPARED_HOMES.format(cache=str(tmp_path), interrupted=interrupted)
+    stderr, workers = leave(program, "leaving", interrupted)
     assert not interrupted or (stderr.count("Traceback") == 1 and "KeyboardInterrupt" in stderr)
     assert workers, "the homes were not prepared by a process of their own"
     psutil.wait_procs(workers, LEAVES_WITHIN)
@@ -164,13 +147,5 @@ BatchNavEnv(1, scenes=Scenes({folder!r} + "/room.glb", cache_dir={folder!r} + "/
 
 
 def test_a_program_leaves_at_once_while_its_only_scene_is_prepared_in_its_own_process(tmp_path):
-    program = SLOW_SCENE.format(tests=str(HERE), folder=str(tmp_path))
-    child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
-        assert child.stdout.readline() == "preparing\n", child.stderr.read()
-        assert psutil.Process(child.pid).children() == []
-        child.send_signal(signal.SIGINT)
-        _, stderr = child.communicate(timeout=LEAVES_WITHIN)
-    finally:
-        child.kill()
-    assert child.returncode == -signal.SIGINT and "KeyboardInterrupt" in stderr
+    stderr, workers = leave(SLOW_SCENE.format(tests=str(HERE), folder=str(tmp_path)), "preparing", interrupted=True)
+    assert "KeyboardInterrupt" in stderr and not workers

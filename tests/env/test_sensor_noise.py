@@ -4,7 +4,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from numba import get_num_threads, set_num_threads
 from walks import assert_equal
 
 from gym_batchnav import BatchNavEnv, Camera, GaussianNoise, RedwoodNoise, SaltAndPepperNoise
@@ -103,17 +102,6 @@ def test_buffers_change_nothing(make):
     assert any(kept[2::2])
 
 
-def test_threads_change_nothing(make):
-    whole = life(make(N))
-    threads = get_num_threads()
-    set_num_threads(1)
-    try:
-        for one, other in zip(life(make(N)), whole, strict=True):
-            assert_equal(one, other)
-    finally:
-        set_num_threads(threads)
-
-
 def test_steps_episodes_and_seeds_have_noise_of_their_own(make):
     env = make(sensors=("rgb",), sensor_noise={"rgb": SaltAndPepperNoise(0.3)}, autoreset_mode="disabled")
     pictures = [env.reset(seed=1)[0]["rgb"]]
@@ -142,17 +130,17 @@ def test_cameras_have_noise_of_their_own(make):
     ("noise", "sensors", "message"),
     [
         ({"colour": GaussianNoise()}, ("rgb",), "'colour'.*unknown sensor; available: 'rgb'"),
-        ({"rgb": GaussianNoise()}, ("depth",), "'rgb'.*unknown sensor; available: 'depth'"),
         ({"rgb": GaussianNoise()}, (), "unknown sensor; available: none"),
         ({"depth": GaussianNoise()}, ("depth",), "this noise is for 'rgb'"),
         ({"rgb": GaussianNoise}, ("rgb",), "pass an object such as GaussianNoise"),
-        ({"rgb": "gaussian"}, ("rgb",), "pass an object such as GaussianNoise"),
         (GaussianNoise(), ("rgb",), "pass a dict"),
     ],
 )
 def test_wrong_noise_is_refused_by_name(noise, sensors, message):
     with pytest.raises(ValueError, match=f"(?s)sensor_noise=.*{message}"):
         BatchNavEnv(2, sensors=sensors, sensor_noise=noise)
+    with pytest.raises(ValueError, match="'front/rgb' has noise twice"):
+        BatchNavEnv(2, sensors=("rgb",), camera=RIG, sensor_noise=dict.fromkeys(("rgb", "front/rgb"), GaussianNoise()))
 
 
 def test_noise_that_returns_new_images_is_refused(make):
@@ -166,26 +154,14 @@ def test_noise_that_returns_new_images_is_refused(make):
         make(sensors=("rgb",), sensor_noise={"rgb": Wrong()}).reset(seed=0)
 
 
-def test_noise_that_is_named_twice_or_on_a_gpu_is_refused():
-    with pytest.raises(ValueError, match="'front/rgb' has noise twice"):
-        BatchNavEnv(
-            2, sensors=("rgb",), camera=RIG, sensor_noise={"rgb": GaussianNoise(), "front/rgb": GaussianNoise()}
-        )
-
-
 def test_noise_of_once_depends_on_the_scene_and_episode_alone(make):
     """Neither the number of environments, nor the other scenes and episodes of a run, change an episode's images."""
-    keywords = {
-        "library": None,
-        "scenes": ["apartment_1", "apartment_2"],
-        "sensors": ("rgb",),
-        "sensor_noise": {"rgb": NOISE["rgb"]},
-    }
-    both = make(**keywords, num_envs=3)
+    keywords = {"library": None, "sensors": ("rgb",), "sensor_noise": {"rgb": NOISE["rgb"]}}
+    both = make(**keywords, scenes=["apartment_1", "apartment_2"], num_envs=3)
     wanted = both.simulator.schedule.index(np.array([1]), np.array([2]))
     options = {"episode_order": "once", "episodes": np.array([0, 1, *wanted])}
     seen = both.reset(seed=5, options=options)[0]["rgb"][2]
-    alone = make(**keywords | {"scenes": ["apartment_2"]}, num_envs=1)
+    alone = make(**keywords, scenes=["apartment_2"], num_envs=1)
     again = alone.reset(seed=5, options={"episode_order": "once", "episodes": np.array([2])})[0]["rgb"][0]
     np.testing.assert_array_equal(seen, again)
     other = alone.reset(seed=6, options={"episode_order": "once", "episodes": np.array([2])})[0]["rgb"][0]

@@ -35,7 +35,7 @@ def changed(array, value):
 
 
 WILD = [
-    *(("buffers", "map_places", value) for value in (np.nan, 1e300)),
+    ("buffers", "map_places", np.nan),
     ("buffers", "map_path_cells", 32767),
     ("buffers", "map_path_cells", -1),
     ("buffers", "map_path_counts", 65),
@@ -43,7 +43,6 @@ WILD = [
     ("buffers", "reference_size", 10**6),
     ("buffers", "previous_action", 9),
     ("agents", "position", np.nan),
-    ("agents", "position", 1e30),
     ("agents", "pitch", 2.0),
     ("agents", "slot", 1),
     ("episodes", "goal", np.nan),
@@ -53,7 +52,6 @@ WILD = [
     ("episodes", "num_collisions", 2**31 - 1),
     ("episodes", "category", 1),
     ("episodes", "count", -1),
-    ("worlds", "position", np.nan),
     ("worlds", "previous", 1e30),
     ("worlds", "heading", np.inf),
     ("worlds", "num_goals", -(2**31)),

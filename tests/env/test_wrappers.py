@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from gymnasium import wrappers as single
-from gymnasium.spaces import Box
 from gymnasium.vector import AutoresetMode
 from gymnasium.wrappers import vector
 from libraries import GYMNASIUM
@@ -48,15 +46,6 @@ def flat(observation):
 
 
 SHOWN = {  # wrapper, and what an observation must become; they refuse SAME_STEP, whose final_obs they do not transform
-    "VectorizeTransformObservation": (
-        lambda env: vector.VectorizeTransformObservation(
-            env,
-            single.TransformObservation,
-            func=lambda seen: seen["depth"].ravel(),
-            observation_space=Box(0, 1, (192,), np.float32),
-        ),
-        lambda seen: seen["depth"].reshape(3, 192),
-    ),
     "FlattenObservation": (vector.FlattenObservation, flat),
     "RescaleObservation": (
         lambda env: vector.RescaleObservation(vector.DtypeObservation(picture(env), np.float32), 0.0, 1.0),
@@ -72,9 +61,7 @@ def test_observation_wrappers(name, make):
         wrapped = wrap(make(mode))
         for (seen, *_), (plain, *_) in zip(steps(wrapped), steps(make(mode)), strict=True):
             assert wrapped.observation_space.contains(seen)
-            outcome = expected(plain)
-            for key in outcome if isinstance(outcome, dict) else [()]:
-                np.testing.assert_allclose(seen[key], outcome[key], atol=1e-6)
+            np.testing.assert_allclose(seen, expected(plain), atol=1e-6)
     with pytest.raises((AssertionError, ValueError)):
         wrap(make(SAME_STEP))
 
@@ -122,12 +109,11 @@ def test_infos_as_a_list(mode, make):
                 np.testing.assert_array_equal(goal, info["final_obs"]["pointgoal_with_gps_compass"][index])
 
 
-@pytest.mark.parametrize("mode", EVERY_MODE)
-def test_observations_as_torch_tensors(mode, make):
+def test_observations_as_torch_tensors(make):
     torch = pytest.importorskip("torch")
     pytest.importorskip("array_api_compat")  # Gymnasium converts with it
-    wrapped = vector.NumpyToTorch(make(mode))
-    for converted, plain in zip(steps(wrapped, convert=torch.as_tensor), steps(make(mode)), strict=True):
+    wrapped = vector.NumpyToTorch(make(SAME_STEP))
+    for converted, plain in zip(steps(wrapped, convert=torch.as_tensor), steps(make(SAME_STEP)), strict=True):
         for name, value in plain[0].items():
             np.testing.assert_array_equal(converted[0][name].numpy(), value)
         np.testing.assert_array_equal(converted[-1]["path_length"].numpy(), plain[-1]["path_length"])
@@ -138,20 +124,16 @@ def test_observations_as_torch_tensors(mode, make):
 @pytest.mark.parametrize("mode", EVERY_MODE)
 def test_videos_are_recorded(mode, make, tmp_path):
     pytest.importorskip("moviepy")
-    wrapped = vector.RecordVideo(
-        make(mode, render_mode="rgb_array"), str(tmp_path / "clips"), episode_trigger=lambda episode: episode == 0
-    )
-    for _ in steps(wrapped):
-        pass
+    env = make(mode, render_mode="rgb_array", max_episode_steps=6)
+    wrapped = vector.RecordVideo(env, str(tmp_path), episode_trigger=lambda episode: episode == 0)
+    assert len(list(steps(wrapped, 9))) > 9
     wrapped.close()
-    assert [path.stat().st_size > 0 for path in (tmp_path / "clips").glob("*.mp4")] == [True]
+    assert [path.stat().st_size > 0 for path in tmp_path.glob("*.mp4")] == [True]
 
 
 def test_a_window_shows_the_batch(make, monkeypatch):
     pytest.importorskip("pygame")
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
     wrapped = vector.HumanRendering(make(render_mode="rgb_array"))
-    for _ in steps(wrapped, 3):
-        pass
-    assert wrapped.window is not None
+    assert len(list(steps(wrapped, 3))) == 4 and wrapped.window is not None
     wrapped.close()
