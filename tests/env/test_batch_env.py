@@ -27,7 +27,8 @@ STOP, FORWARD, LEFT, RIGHT = range(4)
 @pytest.fixture
 def make(library, opened):
     def make(num_envs=4, **kwargs):
-        return opened(BatchNavEnv(num_envs, **{"library": library, "episodes": 50, **kwargs}))
+        keywords = {"library": library, "episodes": 50, "camera": Camera(16, 16), **kwargs}
+        return opened(BatchNavEnv(num_envs, **keywords))
 
     return make
 

@@ -51,7 +51,7 @@ def live(env, seed, scribbling):
     seen = []
     states = []
     observation = env.reset(seed=seed)[0]
-    for chosen in rng.integers(7, size=60):
+    for chosen in rng.integers(7, size=80):
         seen.append({name: values.copy() for name, values in observation.items()})
         if scribbling:
             for values in observation.values():
@@ -91,9 +91,8 @@ def test_what_is_kept_is_what_would_be_drawn(make, mode, scenes, renderer):
     kept = make(**keywords)
     drawn = make(**keywords)
     draw_all(drawn)
-    for seed in range(2):
-        for left, right in zip(live(kept, seed, True), live(drawn, seed, False), strict=True):
-            assert_equal(left, right)
+    for left, right in zip(live(kept, 0, True), live(drawn, 0, False), strict=True):
+        assert_equal(left, right)
 
 
 @pytest.mark.parametrize("buffers", [None, 2])

@@ -197,11 +197,7 @@ class TestPacked:
             else:
                 step(state, np.full(N, FORWARD))
         assert refused > 10
-
-    def test_wild_headers_are_refused(self, make):
-        step = make(sensors=()).functional("numpy")
-        packed = step.pack(step.reset(seed=0)[0])
-        for place, value in ((8, 2), (8, -1), (16, -1), (16, 10**9)):
+        for place, value in ((8, 2), (8, -1), (16, -1), (16, 10**9)):  # of the header
             damaged = packed.copy()
             damaged[place : place + 8] = np.array([value], np.int64).view(np.uint8)
             with pytest.raises(ValueError, match="damaged"):
@@ -286,21 +282,6 @@ class TestTorch:
             tensors = [tensor for value in results for tensor in leaves(value)]
             assert all(isinstance(tensor, torch.Tensor) for tensor in tensors)
             assert_same([copied(dict(enumerate(results)))], [copied(dict(enumerate(expected)))])
-
-    def test_tensors_are_the_arrays_of_the_step(self, make, torch, monkeypatch):
-        env = make(sensors=("depth", "rgb", "semantic"))
-        step = env.functional()
-        state = step.reset(seed=0)[0]
-        given = {}
-        recv = env.recv
-        monkeypatch.setattr(env, "recv", lambda: given.setdefault("results", recv()))
-        _, observation, reward, terminated, truncated, info = step(state, torch.full((N,), LEFT))
-        arrays = given["results"]
-        for tensors, found in ((observation, arrays[0]), (info, arrays[4])):
-            for name, tensor in tensors.items():
-                assert tensor.data_ptr() == found[name].__array_interface__["data"][0], name
-        for tensor, array in zip((reward, terminated, truncated), arrays[1:4], strict=True):
-            assert tensor.data_ptr() == array.__array_interface__["data"][0]
 
     def test_actions_that_cannot_be_read_are_named(self, make, torch):
         step = make(actions="velocity").functional()

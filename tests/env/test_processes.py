@@ -1,4 +1,4 @@
-"""Forked children raise an error with a remedy; spawned ones work."""
+"""Forked children raise an error with a remedy; spawned ones work; programs end at once."""
 
 import signal
 import subprocess
@@ -11,7 +11,7 @@ import pytest
 HERE = Path(__file__).parents[1]
 LEAVES_WITHIN = 300  # seconds; it takes one or two where nothing else runs, and what it must not wait for takes an hour
 
-FORKED_AND_SPAWNED = """
+PROCESSES = """
 import os, sys
 sys.path.insert(0, {tests!r})
 import gymnasium
@@ -45,36 +45,21 @@ if __name__ == "__main__":
     envs.reset(seed=0)
     assert envs.step([1])[0]["depth"].shape == (1, 64, 64, 1)
     envs.close()
+    scenes = Scenes([box_room(f"room_{{i}}") for i in range(6)], resident=2, rotate_every=1, cache_dir={cache!r})
+    rotating = BatchNavEnv(4, scenes=scenes, episodes=10)
+    rotating.reset(seed=0)
+    rotating.step(np.ones(4, int))  # and the program ends while a scene loads
 """
 
 
 @pytest.mark.parametrize("renderer", ["embree", pytest.param("opengl", marks=[pytest.mark.opengl, pytest.mark.slow])])
-def test_a_forked_child_is_told_to_spawn_and_a_spawned_one_works(renderer, tmp_path):
+def test_a_forked_child_is_told_to_spawn_a_spawned_one_works_and_a_program_may_end_while_a_scene_loads(
+    renderer, tmp_path
+):
     program = tmp_path / "program.py"
-    program.write_text(FORKED_AND_SPAWNED.format(tests=str(HERE), renderer=renderer, cache=str(tmp_path)))
+    program.write_text(PROCESSES.format(tests=str(HERE), renderer=renderer, cache=str(tmp_path)))
     run = subprocess.run([sys.executable, program], capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
-
-
-LEAVING = """
-import sys
-sys.path.insert(0, {tests!r})
-import numpy as np
-from rooms import box_room
-from gym_batchnav.env.batch import BatchNavEnv
-from gym_batchnav.env.config import Scenes
-
-rooms = [box_room(f"room_{{i}}") for i in range(6)]
-env = BatchNavEnv(4, scenes=Scenes(rooms, resident=2, rotate_every=1, cache_dir={cache!r}), episodes=10)
-env.reset(seed=0)
-env.step(np.ones(4, int))
-"""
-
-
-def test_a_program_may_end_while_a_scene_loads(tmp_path):
-    program = LEAVING.format(tests=str(HERE), cache=str(tmp_path))
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
 
 
 UNPREPARED_HOMES = """

@@ -69,20 +69,6 @@ def test_opengl_draws_several_cameras_like_embree(make):
         assert np.isclose(opengl[key], embree[key], rtol=1e-2, atol=1e-3).mean() > 0.99, key
 
 
-def test_cameras_that_differ_only_in_their_place_are_drawn_in_one_call(make, monkeypatch):
-    env = make(camera=RIG)
-    drawn = []
-    make_target = env.renderer.target
-
-    def target(camera, sensors, num_views, **kwargs):
-        drawn.append((camera.width, num_views))
-        return make_target(camera, sensors, num_views=num_views, **kwargs)
-
-    monkeypatch.setattr(env.renderer, "target", target)
-    env.reset(seed=0)
-    assert sorted(drawn) == [(20, 3 * N), (24, N)]
-
-
 def test_sensors_of_one_camera_or_of_each():
     rig = CameraRig(RIG, ("depth", "front/rgb", "wide/rgb"))
     assert set(rig.keys) == {"front/depth", "left/depth", "wide/depth", "back/depth", "front/rgb", "wide/rgb"}

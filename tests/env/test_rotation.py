@@ -10,6 +10,7 @@ from walks import assert_equal, walk
 
 from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.env.config import Episodes, Scenes
+from gym_batchnav.geometry import Camera
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.scene.save import save_glb
 
@@ -22,8 +23,8 @@ ONCE = Episodes(order="once", count=40)
 @pytest.fixture
 def make(opened):
     def make(num_envs=6, **kwargs):
-        keywords = {"scenes": ROTATING, "episodes": 40, "max_episode_steps": 40, **kwargs}
-        return opened(BatchNavEnv(num_envs, **keywords))
+        keywords = {"scenes": ROTATING, "episodes": 40, "max_episode_steps": 40, "camera": Camera(12, 8), **kwargs}
+        return opened(BatchNavEnv(num_envs, **{"renderer": "embree", **keywords}))
 
     return make
 
@@ -89,13 +90,12 @@ def test_an_episode_is_that_of_its_scene_alone(make):
     walk(env, 200)
     for i in range(6):
         scene = int(env.library.source_index[env.agents.slot[i]])
-        alone = BatchNavEnv(1, scenes=ROOMS[scene], episodes=40, renderer="embree")
+        alone = make(1, scenes=ROOMS[scene])
         alone.reset(options={"episode_index": np.array([env.episodes.episode[i]])})
         np.testing.assert_array_equal(alone.episodes.goal[0], env.episodes.goal[i])
         seen = alone.set_pose(env.agents.position[i : i + 1], env.agents.heading[i : i + 1])
         drawn = env.set_pose(env.agents.position, env.agents.heading)
         np.testing.assert_array_equal(seen["depth"][0], drawn["depth"][i])
-        alone.close()
 
 
 def test_who_is_not_reset_keeps_the_scene(make):

@@ -15,19 +15,13 @@ CRATES = {"crate": 40, "table": 3}
 
 
 @pytest.fixture
-def make():
-    made = []
-
+def make(opened):
     def make(**keywords):
-        keywords = {"num_envs": 8, "sensors": ("semantic",), "camera": Camera(48, 48), "episodes": 20, **keywords}
-        if "library" not in keywords:
-            keywords = {"scenes": [furnished()], **keywords}
-        made.append(BatchNavEnv(**keywords))
-        return made[-1]
+        given = {"num_envs": 8, "sensors": ("semantic",), "camera": Camera(48, 48), "episodes": 20}
+        scenes = None if "library" in keywords else [furnished()]
+        return opened(BatchNavEnv(scenes=scenes, **{**given, **keywords}))
 
-    yield make
-    for env in reversed(made):
-        env.close()
+    return make
 
 
 @pytest.mark.parametrize("renderer", RENDERERS)
@@ -56,12 +50,9 @@ def test_batches_with_other_ids_share_scenes_but_no_renderer(make, renderer):
     assert (twin.reset(seed=5)[0]["semantic"] == 40).any()
 
 
-def test_wrong_ids_are_refused_by_name(make):
-    with pytest.raises(ValueError, match="semantic_ids='classes'"):
-        make(semantic_ids="classes")
-
-
-def test_the_protocol_card_tells_the_ids(make):
+def test_the_protocol_card_tells_the_ids_and_wrong_ones_are_refused_by_name(make):
     env = make(semantic_ids=CRATES)
     env.reset(seed=0)
     assert env.protocol_card().settings["semantic_ids"] == {"crate": 40.0, "table": 3.0}
+    with pytest.raises(ValueError, match="semantic_ids='classes'"):
+        make(semantic_ids="classes")
