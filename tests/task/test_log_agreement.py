@@ -17,8 +17,7 @@ def make(library, opened):
     return make
 
 
-@pytest.mark.parametrize("num_steps", [5, 9, 20])
-@pytest.mark.parametrize("agents", [1, 2])
+@pytest.mark.parametrize(("num_steps", "agents"), [(5, 1), (9, 2), (20, 2)])
 def test_the_mean_runs_over_the_steps_of_the_log(make, num_steps, agents):
     path = np.random.default_rng(0).normal(size=(num_steps + 1, agents, 3)).astype(np.float32)
     env = make(path, num_envs=2 * agents, agents_per_world=agents)

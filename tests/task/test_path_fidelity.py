@@ -41,11 +41,8 @@ def textbook(reference, path):
     return costs[-1, -1]
 
 
-def test_the_shortest_path_itself_is_one():
+def test_the_shortest_path_is_one_and_a_parallel_path_exp_of_its_distance():
     assert walked([0, 0, -2], [[0, 0, -0.25 * k] for k in range(1, 9)]) == pytest.approx(1, abs=1e-6)
-
-
-def test_a_parallel_path_is_exp_of_its_distance():
     # Nine points, each 0.6 m from its partner, except that both paths begin at the origin.
     beside = [[0.6, 0, -0.25 * k] for k in range(1, 9)]
     assert walked([0, 0, -2], beside) == pytest.approx(np.exp(-8 * 0.6 / (9 * 3.0)), rel=1e-6)
@@ -74,9 +71,3 @@ def test_costs_follow_the_recurrence(reference, path):
 def test_longer_paths_have_wider_spacing():
     steps = [[0, 0, -0.25 * k] for k in range(1, 401)]
     assert walked([0, 0, -100], steps) > 0.8
-
-
-@pytest.mark.parametrize("keywords", [{"threshold": 0.0}, {"spacing": -1.0}, {"spacing": np.nan}])
-def test_lengths_are_positive(keywords):
-    with pytest.raises(ValueError, match="positive number of metres"):
-        NDTW(**keywords)

@@ -10,7 +10,7 @@ from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.state import agent_state, episode_state
 from gym_batchnav.task.api import TaskState
 from gym_batchnav.task.pointnav import PointNav
-from gym_batchnav.task.sensors import GPS, Compass, Heading, PointGoal, StaticPointGoal, WalkScan
+from gym_batchnav.task.sensors import GPS, Compass, PointGoal, StaticPointGoal, WalkScan
 
 ANGLES = st.floats(-3.125, 3.125, width=32)
 METRES = st.floats(-50, 50, width=32)
@@ -54,11 +54,6 @@ def test_compass_is_the_angle_turned_to_the_left(start, now):
     assert Compass().space.contains(read[0])
     turned = np.exp(1j * (np.float64(np.float32(now)) - np.float64(np.float32(start))))
     assert abs(np.exp(1j * np.float64(read[0, 0])) - turned) < 1e-6
-
-
-def test_heading_is_the_agents():
-    read = Heading().observe(state_of([0, 0, 0], 1.0, [0, 0, 0], -2.5))
-    assert read.shape == (1, 1) and read[0, 0] == -2.5 and Heading().space.contains(read[0])
 
 
 def test_in_an_episode_they_count_from_where_it_began(library):
