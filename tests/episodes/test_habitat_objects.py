@@ -11,7 +11,7 @@ from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.env.config import Episodes
 from gym_batchnav.episodes import habitat_objects
 from gym_batchnav.episodes.fitting import fit_object_episodes
-from gym_batchnav.episodes.habitat import read_episodes, write_episodes
+from gym_batchnav.episodes.habitat import write_episodes
 from gym_batchnav.episodes.habitat_objects import read_object_episodes, write_object_episodes
 from gym_batchnav.episodes.objects import find_instances, sample_object_episodes
 from gym_batchnav.evaluation.agents import ObjectOracleAgent
@@ -58,6 +58,8 @@ def test_written_episodes_are_read_again(sampled, file):
             for one in (read, episodes)
         )
         assert mine == theirs
+    found = read_object_episodes(file)["furnished"].categories  # in their order
+    assert found == tuple(dict.fromkeys(CATEGORIES[category] for category in episodes.category))
 
 
 def test_the_file_has_habitats_fields(file):
@@ -86,9 +88,8 @@ def test_an_environment_runs_a_file(file):
     episodes = evaluate(env, ObjectOracleAgent())
     assert len(episodes) == 25 and episodes.success.all()
     env.close()
-    with pytest.raises(
-        ValueError, match=r"episode \d+: object_category 'crate' is .* the file: 'table', 'crate', 'lamp'$"
-    ):
+    said = r"episode \d+: object_category 'crate' is .* the file: 'table', 'crate', 'lamp'$"
+    with pytest.raises(ValueError, match=said):
         BatchNavEnv(4, task=ObjectNav(("table",)), **keywords)
     with pytest.raises(ValueError, match=r"episodes of ObjectNav.*pass task=ObjectNav"):
         BatchNavEnv(4, **keywords)
@@ -123,11 +124,6 @@ def test_scenes_of_the_same_file_name_are_refused(sampled, tmp_path):
     entry = (sampled[2], sampled[1])
     with pytest.raises(ValueError, match=r"scenes 'a/room\.glb' and 'b/room\.glb' have the same file name"):
         write_object_episodes({"a/room.glb": entry, "b/room.glb": entry}, tmp_path / "objects.json.gz")
-
-
-def test_categories_of_a_file_are_found_in_order(file):
-    names = [row["object_category"] for row in json.loads(gzip.decompress(file.read_bytes()))["episodes"]]
-    assert read_object_episodes(file)["furnished"].categories == tuple(dict.fromkeys(names))
 
 
 def test_scenes_are_read_from_the_content_folder(file, tmp_path):
@@ -173,6 +169,9 @@ def test_view_points_off_the_navmesh_are_left_out(sampled, file):
     np.testing.assert_allclose(read.target[crates], np.tile(instances[2].center, (crates.sum(), 1)), atol=1e-6)
 
 
+ROW = {"start_position": [0, 0, 0], "start_rotation": [0, 0, 0, 1], "goals": [{"position": [1, 0, 0]}]}  # of PointNav
+
+
 @pytest.mark.parametrize(
     ("change", "match"),
     [
@@ -185,6 +184,7 @@ def test_view_points_off_the_navmesh_are_left_out(sampled, file):
         (lambda d: d["episodes"][3].update(object_category=None), "episode 3 is malformed: object_category is missing"),
         (lambda d: d["episodes"][3].update(scene_id="a/" * 99), "episode 3 .*over 64 folders"),
         (lambda d: d["episodes"].clear(), "nor a folder content/ next to it has episodes"),
+        (lambda d: [d.clear(), d.update(episodes=[ROW])], "the file is not an ObjectNav dataset"),
     ],
 )
 def test_damaged_files_are_refused_by_name(file, change, match):
@@ -198,11 +198,3 @@ def test_episodes_that_share_too_many_view_points_are_refused(file, monkeypatch)
     monkeypatch.setattr(habitat_objects, "MAX_PAIRS", 24)
     with pytest.raises(ValueError, match=r"the 25 episodes in scene 'furnished' have .* view points to compare"):
         read_object_episodes(file, CATEGORIES)
-
-
-def test_pointnav_episodes_are_refused(tmp_path):
-    row = {"start_position": [0, 0, 0], "start_rotation": [0, 0, 0, 1], "goals": [{"position": [1, 0, 0]}]}
-    (tmp_path / "points.json").write_text(json.dumps({"episodes": [row]}))
-    assert len(read_episodes(tmp_path / "points.json"))
-    with pytest.raises(ValueError, match="the file is not an ObjectNav dataset"):
-        read_object_episodes(tmp_path / "points.json", CATEGORIES)

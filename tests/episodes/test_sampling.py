@@ -7,7 +7,7 @@ from rooms import box, box_room, scene_of
 from gym_batchnav.episodes.episode_set import episode_set
 from gym_batchnav.episodes.fitting import fit_episodes
 from gym_batchnav.episodes.habitat import write_episodes
-from gym_batchnav.episodes.sampling import SamplingRules, _path_length_bound, sample_episodes
+from gym_batchnav.episodes.sampling import SamplingRules, _compatible_pairs, _path_length_bound, sample_episodes
 from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.library.prepare import NavigationPreparer
 from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
@@ -24,7 +24,7 @@ def navmesh():
 
 @pytest.fixture(scope="module")
 def episodes(navmesh):
-    return sample_episodes(navmesh, 4000, np.random.default_rng(0))
+    return sample_episodes(navmesh, 500, np.random.default_rng(0))
 
 
 def test_starts_and_goals_are_navigable_and_their_distance_is_geodesic(navmesh, episodes):
@@ -33,15 +33,12 @@ def test_starts_and_goals_are_navigable_and_their_distance_is_geodesic(navmesh, 
     assert episodes.distance.min() >= 1 and episodes.distance.max() <= 30
 
 
-def test_straight_pairs_are_as_rare_as_habitat_makes_them(navmesh):
+def test_straight_pairs_are_as_rare_as_habitat_makes_them():
     """Among pairs with ratio 1 the rule keeps 20 (1 - 0.98)^2 = 0.8%, up to ten starts are tried for each goal."""
     room = box((-4, 0, -4), (4, 2.6, 4), inward=True)  # nothing in the way: every pair is straight
     empty = build(scene_of("empty", room))
-    rng = np.random.default_rng(0)
     tries = 20_000
-    from gym_batchnav.episodes.sampling import _compatible_pairs
-
-    kept = len(_compatible_pairs(empty, tries, rng, SamplingRules(), None)[0])
+    kept = len(_compatible_pairs(empty, tries, np.random.default_rng(0), SamplingRules(), None)[0])
     fitting = 0.95  # of the pairs in an 8 m square are more than 1 m apart
     assert kept / tries == pytest.approx(1 - (1 - 0.008 * fitting) ** 10, rel=0.1)
 
@@ -113,7 +110,7 @@ def test_scenes_of_one_stem_get_their_own_episodes(tmp_path, episodes):
         preparer(box_room())
 
 
-@pytest.mark.parametrize("ending", ["glb", "scene_instance.json", "stage_config.json"])
+@pytest.mark.parametrize("ending", ["glb", "scene_instance.json"])
 def test_episodes_beside_a_scene_are_found_by_its_name(tmp_path, navmesh, episodes, ending):
     write_episodes({"home.glb": episodes}, tmp_path / "home.json.gz")
     scene = replace(box_room(), name="home", metadata={"path": str(tmp_path / f"home.{ending}")})
@@ -153,15 +150,10 @@ def test_of_a_large_dataset_only_the_file_of_the_scene_is_read(tmp_path, navmesh
     assert len(preparer.episodes(replace(box_room(), name="other"), navmesh)) == len(episodes)
     # A file without episodes says as little as none.
     write_episodes({}, tmp_path / "content" / "room.json.gz")
-    with pytest.raises(ValueError, match="has no episode for scene 'room', only for castle, other"):
+    with pytest.raises(
+        ValueError, match=r"^episodes='.*json\.gz' has no episode for scene 'room', only for castle, other"
+    ):
         preparer.episodes(box_room(), navmesh)
-
-
-def test_a_dataset_for_other_scenes_is_refused_by_name(tmp_path, episodes):
-    write_episodes({"castle.glb": episodes}, tmp_path / "episodes.json.gz")
-    preparer = NavigationPreparer(NavMeshSettings(), tmp_path / "episodes.json.gz", cache=DiskCache(tmp_path))
-    with pytest.raises(ValueError, match=r"^episodes='.*episodes\.json\.gz' has no episode for scene 'room'.*castle"):
-        preparer(box_room())
 
 
 def test_errors_of_an_episode_file_name_the_keyword(tmp_path, navmesh):

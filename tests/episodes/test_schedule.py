@@ -79,8 +79,3 @@ def test_environments_visit_all_slots_in_turn():
     schedule = EpisodeSchedule([5, 5, 5])
     slots = [schedule.draw(np.array([1]), np.zeros(1, np.uint64), np.array([count]))[0][0] for count in range(4)]
     assert slots == [1, 2, 0, 1]
-
-
-def test_an_unknown_mode_is_refused():
-    with pytest.raises(ValueError, match="twice"):
-        EpisodeSchedule([3], "twice")
