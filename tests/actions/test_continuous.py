@@ -15,7 +15,6 @@ from gym_batchnav.testing import check_vector_env
 
 KINDS = {"velocity": VelocityActions, "waypoint": WaypointActions, "holonomic": HolonomicActions}
 HALL = ["0" * 12] * 12
-BLIND = {"scenes": "apartment_4", "sensors": (), "episodes": 5}
 unit = st.floats(-1, 1, width=32)
 
 
@@ -31,10 +30,6 @@ def move(mesh, position, heading, commands, sliding=True):
     collided = np.zeros(size, bool)
     navmeshes.step(commands, agents, np.ones(size, bool), StepOutcome(moved, collided), sliding=sliding)
     return agents, moved, collided
-
-
-def still(size):
-    return np.zeros(size), np.zeros(size, bool)
 
 
 @given(linear=st.floats(0.05, 2), side=st.floats(-1, 1), angular=st.floats(-3, 3), heading=st.floats(-3, 3))
@@ -56,7 +51,7 @@ def test_velocities_are_integrated_exactly(linear, side, angular, heading):
 
 
 def test_sideways_is_to_the_right_of_the_new_heading():
-    zero, stop = still(1)
+    zero, stop = np.zeros(1), np.zeros(1, bool)
     commands = Commands(zero + np.pi / 2, zero + 1.0, zero + 0.5, stop)
     agents, moved, _ = move(floor_plan(HALL), np.array([[6, 0, 6]]), 0.0, commands)
     np.testing.assert_allclose(agents.position, [[5, 0, 5.5]], atol=1e-6)  # now facing -x, so -z is on the right
@@ -71,7 +66,7 @@ def test_a_long_walk_is_the_sum_of_short_ones(sliding):
     start = mesh.random_points(300, rng)
     heading = rng.uniform(-np.pi, np.pi, 300).astype(np.float32)
     length = rng.uniform(0.3, 4, 300)
-    zero, stop = still(300)
+    zero, stop = np.zeros(300), np.zeros(300, bool)
     agents, moved, collided = move(mesh, start, heading, Commands(zero, length, zero, stop, longest_part=0.25), sliding)
     parts = np.ceil(length / 0.25).astype(int)
     at = start.astype(np.float64)
@@ -96,7 +91,7 @@ def test_no_walk_goes_through_a_wall(sliding):
     mesh = floor_plan(["00000", "0...0", "00000", "0.0.0", "00000"])
     rng = np.random.default_rng(1)
     start = mesh.random_points(500, rng)
-    zero, stop = still(500)
+    zero, stop = np.zeros(500), np.zeros(500, bool)
     for is_arc in (False, True):
         turn = rng.uniform(-np.pi, np.pi, 500)
         commands = Commands(turn, zero + 4, zero + 1, stop, is_arc=is_arc, longest_part=0.25)
@@ -165,22 +160,22 @@ def test_actions_of_another_shape_are_refused(given):
 
 
 @pytest.mark.parametrize(
-    "make",
+    ("kind", "wrong"),
     [
-        lambda: VelocityActions(linear_range=(0.1, 0.2)),
-        lambda: VelocityActions(linear_range=(-1, 0)),
-        lambda: VelocityActions(angular_range_deg=(10, -10)),
-        lambda: VelocityActions(angular_range_deg=30),
-        lambda: VelocityActions(time_step=0),
-        lambda: VelocityActions(min_linear=-1),
-        lambda: WaypointActions(max_angle_deg=181),
-        lambda: WaypointActions(max_distance=0),
-        lambda: HolonomicActions(max_side=np.inf),
+        (VelocityActions, {"linear_range": (0.1, 0.2)}),
+        (VelocityActions, {"linear_range": (-1, 0)}),
+        (VelocityActions, {"angular_range_deg": (10, -10)}),
+        (VelocityActions, {"angular_range_deg": 30}),
+        (VelocityActions, {"time_step": 0}),
+        (VelocityActions, {"min_linear": -1}),
+        (WaypointActions, {"max_angle_deg": 181}),
+        (WaypointActions, {"max_distance": 0}),
+        (HolonomicActions, {"max_side": np.inf}),
     ],
 )
-def test_limits_are_checked(make):
-    with pytest.raises(ValueError, match="="):
-        make()
+def test_limits_are_checked(kind, wrong):
+    with pytest.raises(ValueError, match=f"{next(iter(wrong))}="):
+        kind(**wrong)
 
 
 @pytest.mark.parametrize(
@@ -216,9 +211,8 @@ def test_a_batch_keeps_the_rules(name):
     check_vector_env(lambda: BatchNavEnv(3, actions=name, scenes="apartment_4", **keywords), steps=30)
 
 
-@pytest.mark.parametrize("name", KINDS)
-def test_the_previous_action_is_the_action(name):
-    env = BatchNavEnv(3, actions=name, **{**BLIND, "sensors": (PreviousAction(),)})
+def test_the_previous_action_is_the_action(opened):
+    env = opened(BatchNavEnv(3, actions="holonomic", sensors=(PreviousAction(),), scenes="apartment_4", episodes=5))
     observation, _ = env.reset(seed=0)
     env.action_space.seed(1)
     space = env.single_action_space
@@ -229,4 +223,3 @@ def test_the_previous_action_is_the_action(name):
     state = env.get_state()
     env.step(env.action_space.sample())
     np.testing.assert_array_equal(env.set_state(state)["previous_action"], actions)
-    env.close()
