@@ -32,50 +32,40 @@ def separated(floor, start, end, *, radius=R, present=None, fixed=None, height=1
     for position, points in zip(positions, (start, end), strict=True):
         position[..., 0::2] = points.reshape(*shape, 2)
     snapped = [mesh.snap_with_polygon(position.reshape(-1, 3)) for position in positions]
-    (old, old_polygon), (new, polygon) = ((p.reshape(*shape, 3), k.reshape(shape)) for p, k in snapped)
-    crowd = Crowd(
-        np.zeros(shape[0], np.int32),
-        np.ones(shape, bool) if present is None else np.array(present).reshape(shape),
-        np.zeros(shape[1], bool) if fixed is None else np.array(fixed),
-        np.full(shape[1], radius, float) if np.isscalar(radius) else np.array(radius, float),
-        height,
-        old_polygon.copy(),
-        old.copy(),
-        polygon.copy(),
-        new.copy(),
-        np.ones(shape, bool),
-    )
+    (old, old_polygon), (new, polygon) = ((p.reshape(*shape, 3).copy(), k.reshape(shape).copy()) for p, k in snapped)
+    present = np.ones(shape, bool) if present is None else np.array(present).reshape(shape)
+    fixed = np.zeros(shape[1], bool) if fixed is None else np.array(fixed)
+    radius = np.broadcast_to(np.asarray(radius, float), shape[1]).copy()
+    slot, touched = np.zeros(shape[0], np.int32), np.ones(shape, bool)
+    crowd = Crowd(slot, present, fixed, radius, height, old_polygon, old, polygon, new, touched)
     separate(navmeshes, crowd)
     reached = crowd.position[..., 0::2]
     return (reached, crowd.touched) if start.ndim == 3 else (reached[0], crowd.touched[0])
 
 
-def test_two_that_meet_head_on_stop_in_the_middle(floor):
-    reached, touched = separated(floor, [[10, 10], [11, 10]], [[10.5, 10], [10.5, 10]])
-    np.testing.assert_allclose(reached, [[10.5 - R, 10], [10.5 + R, 10]], atol=1e-5)
-    assert touched.all()
+AHEAD = 0.5 - np.sqrt((2 * R) ** 2 - 0.3**2)  # to where one meets another 0.3 m aside
+MEETINGS = {  # starts, ends, which are fixed, ends reached, and who was stopped
+    "head-on": ([[10, 10], [11, 10]], [[10.5, 10]] * 2, [False] * 2, [[10.5 - R, 10], [10.5 + R, 10]], [True] * 2),
+    "at one that stands": (
+        *([[10, 10], [10.5, 10.3]], [[11, 10], [10.5, 10.3]], [False] * 2),
+        *([[10 + AHEAD, 10], [10.5, 10.3]], [True, False]),
+    ),
+    "after one at the same speed": (
+        *([[10, 10], [10.41, 10]], [[10.25, 10], [10.66, 10]], [False] * 2),
+        *([[10.25, 10], [10.66, 10]], [False] * 2),
+    ),
+    "the first is stopped by a fixed body and stops the second": (
+        *([[10.0, 10], [9.55, 10], [10.4, 10]], [[10.25, 10], [9.8, 10], [10.4, 10]], [False, False, True]),
+        *([[10, 10], [9.6, 10], [10.4, 10]], [True, True, False]),
+    ),
+}
 
 
-def test_one_stops_at_another_that_stands(floor):
-    reached, touched = separated(floor, [[10, 10], [10.5, 10.3]], [[11, 10], [10.5, 10.3]])
-    ahead = 0.5 - np.sqrt((2 * R) ** 2 - 0.3**2)
-    np.testing.assert_allclose(reached, [[10 + ahead, 10], [10.5, 10.3]], atol=1e-5)
-    assert touched.tolist() == [True, False]
-
-
-def test_one_that_follows_at_the_same_speed_is_not_stopped(floor):
-    reached, touched = separated(floor, [[10, 10], [10.41, 10]], [[10.25, 10], [10.66, 10]])
-    np.testing.assert_allclose(reached, [[10.25, 10], [10.66, 10]], atol=1e-5)
-    assert not touched.any()
-
-
-def test_who_stops_early_stops_those_behind(floor):
-    """The first meets a fixed body at once, the second then runs into the first."""
-    start = [[10.0, 10], [9.55, 10], [10.4, 10]]
-    end = [[10.25, 10], [9.8, 10], [10.4, 10]]
-    reached, touched = separated(floor, start, end, fixed=[False, False, True])
-    np.testing.assert_allclose(reached[:, 0], [10.0, 9.6, 10.4], atol=1e-5)
-    assert touched.tolist() == [True, True, False]
+@pytest.mark.parametrize(("start", "end", "fixed", "expected", "stopped"), MEETINGS.values(), ids=MEETINGS)
+def test_bodies_stop_where_they_meet(floor, start, end, fixed, expected, stopped):
+    reached, touched = separated(floor, start, end, fixed=fixed)
+    np.testing.assert_allclose(reached, expected, atol=1e-5)
+    assert touched.tolist() == stopped
 
 
 def test_nobody_passes_through_another_in_one_long_step(floor):
@@ -135,7 +125,7 @@ def test_nothing_overlaps_more_than_before_and_order_does_not_matter(floor, give
 
 def test_threads_do_not_matter(floor):
     rng = np.random.default_rng(0)
-    start = rng.uniform(5, 9, (200, 8, 2))
+    start = rng.uniform(5, 9, (100, 8, 2))
     end = start + rng.uniform(-0.4, 0.4, start.shape)
     parallel = separated(floor, start, end)
     threads = numba.get_num_threads()
@@ -150,10 +140,8 @@ def test_threads_do_not_matter(floor):
 
 
 def test_arrays_that_kernels_cannot_read_are_refused(floor):
-    crowd = Crowd(
-        np.zeros(1, np.int32), np.ones((1, 2), bool), np.zeros(2, bool), np.full(2, R), 1.5,
-        np.zeros((1, 2), np.int32), np.zeros((1, 2, 3), np.float32), np.zeros((1, 2), np.int32),
-        np.zeros((1, 2, 3), np.float64), np.zeros((1, 2), bool),
-    )  # fmt: skip
+    polygon, places, flags = np.zeros((1, 2), np.int32), np.zeros((1, 2, 3), np.float32), np.ones((1, 2), bool)
+    wrong = places.astype(np.float64)
+    crowd = Crowd(polygon[0, :1], flags, flags[0], np.full(2, R), 1.5, polygon, places, polygon, wrong, flags)
     with pytest.raises(TypeError, match="position is float64"):
         separate(floor[1], crowd)

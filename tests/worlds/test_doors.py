@@ -20,7 +20,7 @@ def make():
 
     def make(num_agents=1, doors=None, **keywords):
         given = {"library": library, "sensors": (), "renderer": "embree", "episodes": 40}
-        doors = (Doors(HINGE, ALONG_X),) if doors is None else doors if isinstance(doors, tuple) else (doors,)
+        doors = doors or (Doors(HINGE, ALONG_X),)
         made.append(BatchNavEnv(num_agents, agents_per_world=num_agents, bodies=doors, **{**given, **keywords}))
         return made[-1]
 
@@ -93,8 +93,8 @@ def test_a_door_opens_for_others_that_never_yield(make):
 
 
 def test_a_closed_door_cannot_be_walked_through(make):
-    env = make(doors=Doors(HINGE, ALONG_X, reach=0.1))
-    for x in np.linspace(-0.4, 0.4, 9):
+    env = make(doors=(Doors(HINGE, ALONG_X, reach=0.1),))
+    for x in np.linspace(-0.4, 0.4, 5):
         env.reset(seed=0)
         put(env, (x, 1.0))
         for _ in range(8):
@@ -104,7 +104,7 @@ def test_a_closed_door_cannot_be_walked_through(make):
 
 
 def test_a_door_does_not_touch_who_stands_behind_it(make):
-    env = make(num_agents=2, doors=Doors(HINGE, ALONG_X, speed_deg=20))
+    env = make(num_agents=2, doors=(Doors(HINGE, ALONG_X, speed_deg=20),))
     env.reset(seed=0)
     put(env, (0.0, 0.5), (0.2, -0.6))  # the nearer one opens it towards the other
     for _ in range(30):
@@ -116,29 +116,27 @@ def test_a_door_does_not_touch_who_stands_behind_it(make):
 def test_whatever_agents_do_no_door_runs_into_them(make):
     env = make(num_agents=3, max_episode_steps=1000)
     env.reset(seed=0)
-    put(env, (0.0, 0.6), (0.4, -0.8), (-0.3, 1.2))
     rng = np.random.default_rng(0)
     view = env.task_state.worlds
     swings = 0.0
-    for step in range(600):
+    for step in range(240):
         if step % 60 == 0:
             put(env, (0.0, 0.6), (0.4, -0.8), (-0.3, 1.2))
         before = tip(env).copy()
         env.step(rng.choice([1, 2, 3], size=3, p=[0.6, 0.2, 0.2]))
         swings += np.abs(tip(env) - before).sum()
         assert view.gaps().min() > -1e-3, step
-    assert swings > 3
+    assert swings > 1.2
 
 
 def test_doors_need_no_starts_of_episodes(make):
-    env = make(doors=Doors(HINGE * 3, ALONG_X * 3), episodes=2)
+    env = make(doors=(Doors(HINGE * 3, ALONG_X * 3),), episodes=2)
     env.reset(seed=0)
     assert env.worlds.state.position.shape[1] > 3 and env.worlds.state.present.all()
 
 
 def test_a_door_is_seen(make):
-    numbers = {"door": 5}
-    env = make(sensors=("semantic", "depth"), semantic_ids=numbers)
+    env = make(sensors=("semantic",), semantic_ids={"door": 5})
     env.reset(seed=0)
     put(env, (0.0, 2.0))
     observation, *_ = env.step(np.array([2]))
@@ -168,4 +166,4 @@ def test_wrong_doors_are_refused(doors, message):
 
 def test_a_door_outside_is_refused(make):
     with pytest.raises(ValueError, match="is not in a doorway of scene 'hall'"):
-        make(doors=Doors(((40.0, 0.0, 0.0),), ALONG_X)).reset()
+        make(doors=(Doors(((40.0, 0.0, 0.0),), ALONG_X),)).reset()

@@ -14,7 +14,6 @@ STRIDE = 0.2  # metres per step
 
 
 def hall(name="hall"):
-    """An empty hall of 14 x 10 m around the origin."""
     return scene_of(name, box((-7, 0, -5), (7, 2.6, 5), inward=True))
 
 
@@ -139,11 +138,8 @@ def test_worlds_run_the_log_from_the_beginning_of_their_own_episodes(make, floor
 
 def test_some_bodies_are_left_out_and_keep_their_looks(make, floor):
     position = np.tile(walk(floor).position, (1, 3, 1)) + np.array([[[0, 0, 0], [0, 0, 1], [0, 0, 2]]], np.float32)
-    log = make_log(
-        position, scene="hall", shapes=("robot", "dog", "person"), radius=np.array([0.18, 0.15, 0.2]), num_agents=1
-    )
-    group = LoggedBodies(log, without=(0,))
-    env = make(group)
+    log = make_log(position, scene="hall", shapes=("robot", "dog", "person"), radius=np.array([0.18, 0.15, 0.2]))
+    env = make(LoggedBodies(log, without=(0,)))
     env.reset(seed=0)
     assert env.worlds.shapes == ("robot", "dog", "person")
     np.testing.assert_array_equal(env.worlds.radius, [0.18, 0.15, 0.2])
@@ -158,9 +154,8 @@ def test_doors_of_a_log_swing_where_no_agent_can_walk(make, floor, reactive):
     """The log of a door at a wall, of which no part is on the navmesh when it is closed."""
     angle = np.linspace(0, np.pi / 2, 11)
     along = DISC_RADIUS * (2 * np.arange(DISCS) + 1)
-    position = np.stack(
-        np.broadcast_arrays(along * np.cos(angle)[:, None], floor, 4.95 - along * np.sin(angle)[:, None]), -1
-    )
+    x, z = along * np.cos(angle)[:, None], 4.95 - along * np.sin(angle)[:, None]
+    position = np.stack(np.broadcast_arrays(x, floor, z), -1)
     person = np.broadcast_to(np.array([-3, floor, 0]), (11, 1, 3))
     shapes = ("person", *Doors(((0, 0, 4.95),), (-90.0,)).shape)
     radius = np.full(5, DISC_RADIUS)

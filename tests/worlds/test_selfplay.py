@@ -16,11 +16,9 @@ def turns_right(observation):
 
 
 @pytest.fixture
-def envs(tmp_path):
-    made = make_batch("Tag", 12, scenes="apartment_0", sensors=(), autoreset_mode="same_step",
-                    max_episode_steps=6)  # fmt: skip
-    yield made
-    made.close()
+def envs(opened):
+    keywords = {"scenes": "apartment_0", "sensors": (), "autoreset_mode": "same_step", "max_episode_steps": 6}
+    return opened(make_batch("Tag", 12, **keywords))
 
 
 def test_learners_are_a_batch_of_their_own(envs):
@@ -51,17 +49,14 @@ def test_worlds_take_the_seeds_of_their_first_learners(envs):
     assert envs.episodes.seed.tolist() == list(range(3, 15))
 
 
-@pytest.mark.parametrize(
-    ("learners", "opponents", "message"),
-    [
+def test_wrong_arguments_are_refused(envs):
+    for learners, opponents, message in (
         ([True], [turns_left], "each of the 2 agents"),
         ([True, True], [turns_left], "some of them True and some False"),
         ([True, False], [], "opponents="),
-    ],
-)
-def test_wrong_arguments_are_refused(envs, learners, opponents, message):
-    with pytest.raises(ValueError, match=message):
-        SelfPlay(envs, learners, opponents)
+    ):
+        with pytest.raises(ValueError, match=message):
+            SelfPlay(envs, learners, opponents)
 
 
 def test_ratings_are_those_that_made_the_results():
