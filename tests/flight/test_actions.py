@@ -72,9 +72,8 @@ class TestDynamics:
         turned.step(LEFT)
         assert turned.state.heading[0] == pytest.approx(np.radians(90) * 0.2)
 
-    @pytest.mark.parametrize("substeps", [1, 3])
-    def test_velocity_control_follows_the_exact_solution(self, hall, substeps):
-        flock = Flock(hall, MIDDLE, max_speed=2.0, response_time=0.5, time_step=0.2, substeps=substeps)
+    def test_velocity_control_follows_the_exact_solution(self, hall):
+        flock = Flock(hall, MIDDLE, max_speed=2.0, response_time=0.5, time_step=0.2, substeps=3)
         for step in range(1, 11):
             position = flock.step(0.5 * AHEAD)
             time = 0.2 * step
@@ -130,12 +129,12 @@ class TestCollisions:
         again = flock.step([0.5, 0, -1, 0], sliding=False)
         np.testing.assert_allclose(after, again, atol=1e-5)
 
-    @pytest.mark.parametrize("speed", [1.5, 50.0, 900.0])
+    @pytest.mark.parametrize("speed", [1.5, 900.0])
     def test_nobody_ever_touches_a_surface_deeper_than_a_millimetre(self, air, speed):
         rng = np.random.default_rng(0)
         flock = Flock(air, air.random_points(64, rng), max_speed=speed, response_time=0.05)
         out = np.empty(64)
-        for step in range(300):
+        for step in range(120):
             if step % 10 == 0:
                 actions = rng.choice([-1, 0, 1], (64, 4))
             flock.step(actions)
@@ -169,12 +168,12 @@ class TestCollisions:
 @pytest.mark.parametrize("control", ["velocity", "acceleration"])
 def test_the_follower_reaches_every_goal_on_about_the_shortest_path(air, control):
     rng = np.random.default_rng(0)
-    start = air.random_points(200, rng)
-    flock = Flock(air, start, rng.uniform(-3, 3, 200), control=control)
-    goals = np.arange(200, dtype=np.int32) % 4
+    start = air.random_points(100, rng)
+    flock = Flock(air, start, rng.uniform(-3, 3, 100), control=control)
+    goals = np.arange(100, dtype=np.int32) % 4
     shortest = air.distance(start, goals)
-    flown = np.zeros(200)
-    near = np.zeros(200, bool)
+    flown = np.zeros(100)
+    near = np.zeros(100, bool)
     for _ in range(250):
         actions = flock.actions.follow(flock.movers, flock.state, goals, 0.2, True)
         active = ~near
@@ -182,13 +181,10 @@ def test_the_follower_reaches_every_goal_on_about_the_shortest_path(air, control
         flown += flock.moved
         near |= air.distance(flock.state.position, goals) < 0.2
     assert near.all()
+    nowhere = Flock(air, [[50.0, 1.0, 0.0]], control=control)
+    actions = nowhere.actions.follow(nowhere.movers, nowhere.state, goals[:1], 0.2, True)
+    np.testing.assert_allclose(actions[0, :3], 0)  # without a path it hovers
     assert (flown <= 1.1 * shortest + 0.3).all() and (flown >= shortest - 0.3).all()
-
-
-def test_where_there_is_no_path_the_follower_hovers(air):
-    flock = Flock(air, [[50.0, 1.0, 0.0]])
-    actions = flock.actions.follow(flock.movers, flock.state, np.zeros(1, np.int32), 0.2, True)
-    np.testing.assert_allclose(actions[0, :3], 0)
 
 
 def test_an_empty_slot_moves_nobody_and_has_no_paths():
