@@ -18,14 +18,9 @@ def empty():
 
 
 def draw(maps, depth, position=(0.0, 0.0, 0.0), heading=0.0, pitch=0.0, collisions=0, camera=CAMERA, band=BAND):
-    poses = Poses(
-        position=np.array([position], float),
-        heading=np.array([heading], float),
-        collisions=np.array([collisions], np.int64),
-        eye_height=np.array([camera.eye_height]),
-        yaw=np.radians([camera.yaw_deg]),
-        pitch=np.array([pitch], float),
-    )
+    place, turned, tilted = (np.array([one], float) for one in (position, heading, pitch))
+    eye_height, yaw = np.array([camera.eye_height]), np.radians([camera.yaw_deg])
+    poses = Poses(place, turned, np.array([collisions]), eye_height=eye_height, yaw=yaw, pitch=tilted)
     pixels = depth[None, :, :, None].astype(np.float32)
     draw_all(maps, np.zeros(1, np.int64), pixels, poses, view_of(camera), band)
     return maps.cells[0]
@@ -64,7 +59,7 @@ def test_a_wall_blocks_its_cells_and_floor_is_free():
     assert np.all(np.abs(free_columns - SIDE // 2) <= SIDE // 2 - free_rows + 1)  # inside the view
 
 
-@pytest.mark.parametrize("heading", [0.0, np.pi / 2, np.pi, -np.pi / 2])
+@pytest.mark.parametrize("heading", [np.pi / 2, np.pi])
 def test_the_map_does_not_turn_with_the_agent(heading):
     cells = draw(empty(), planes(wall=2.0), heading=heading)
     x, z = cell(-np.sin(heading) * 2, -np.cos(heading) * 2)

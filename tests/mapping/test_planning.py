@@ -7,17 +7,9 @@ from hypothesis import strategies as st
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import dijkstra
 
+from gym_batchnav.mapping import planning
 from gym_batchnav.mapping.drawing import BLOCKED, BUMPED, Maps, Poses
-from gym_batchnav.mapping.planning import (
-    BESIDE_BLOCKED,
-    DIAGONAL,
-    MOST_CELLS,
-    STRAIGHT,
-    THROUGH_BLOCKED,
-    THROUGH_BUMPED,
-    Paths,
-    follow_all,
-)
+from gym_batchnav.mapping.planning import BESIDE_BLOCKED, DIAGONAL, MOST_CELLS, STRAIGHT, Paths, follow_all
 
 SIDE = 16
 CELL = 0.2
@@ -47,7 +39,7 @@ def follow(maps, paths, position, goal, heading=0.0):
 def entering_costs(cells):
     blocked = np.pad(cells & BLOCKED > 0, 1)
     near = np.max([blocked[1 + z : 17 + z, 1 + x : 17 + x] for z in (-1, 0, 1) for x in (-1, 0, 1)], axis=0)
-    return np.where(cells & BLOCKED > 0, THROUGH_BLOCKED, np.where(near, BESIDE_BLOCKED, 0))
+    return np.where(cells & BLOCKED > 0, planning.THROUGH_BLOCKED, np.where(near, BESIDE_BLOCKED, 0))
 
 
 def cost_by_scipy(cells, start, goal):
@@ -78,17 +70,7 @@ def test_a_plan_costs_what_dijkstras_costs_and_its_cells_are_neighbours(seed, sh
     np.testing.assert_array_equal(route[-1], goal)
 
 
-def test_the_way_leads_round_a_wall():
-    cells = np.zeros((SIDE, SIDE), int)
-    cells[8, :13] = BLOCKED  # from the left border to column 12
-    maps, paths = blank(cells)
-    out = follow(maps, paths, place(4, 12), place(4, 4))
-    assert out[0] > 2 * 8 * CELL  # the straight way has 8 cells
-    direction = np.degrees(np.arctan2(out[3], out[2]))
-    assert -100 < direction < -30  # to the right of -z
-
-
-@pytest.mark.parametrize("heading", np.linspace(-3, 3, 7))
+@pytest.mark.parametrize("heading", [-3.0, 0.0, 1.0])
 def test_on_an_empty_map_the_way_is_the_straight_one(heading):
     maps, paths = blank(np.zeros((SIDE, SIDE), int), reach=10.0)
     start = place(8, 12)
@@ -117,13 +99,10 @@ def test_a_path_is_kept_until_it_is_blocked_or_left_or_the_goal_moves():
     np.testing.assert_array_equal(paths.cells[0, maps.counts[0] - 1], [14, 13])
 
 
-def test_a_goal_beyond_the_map_is_looked_for_at_its_border():
+def test_a_goal_beyond_the_map_is_looked_for_at_its_border_and_at_the_goal_the_way_is_zero():
     maps, paths = blank(np.zeros((SIDE, SIDE), int))
     out = follow(maps, paths, place(8, 8), place(8, -30))
     assert out[2] == pytest.approx(1.0, abs=1e-5) and 0 < out[1] <= 1.01
-
-
-def test_at_the_goal_the_way_is_zero():
     maps, paths = blank(np.zeros((SIDE, SIDE), int))
     np.testing.assert_allclose(follow(maps, paths, place(5, 5), place(5, 5)), [0, 0, 1, 0], atol=1e-6)
 
@@ -134,5 +113,5 @@ def test_the_largest_map_with_a_wall_across_it():
     maps, paths = blank(cells)
     first, last = -MOST_CELLS // 2 * CELL, (MOST_CELLS // 2 - 1) * CELL
     out = follow(maps, paths, np.array([first, 0, last]), np.array([last, 0, first]))
-    cost = (MOST_CELLS - 1) * DIAGONAL + THROUGH_BUMPED + 2 * BESIDE_BLOCKED
+    cost = (MOST_CELLS - 1) * DIAGONAL + planning.THROUGH_BUMPED + 2 * BESIDE_BLOCKED
     assert out[0] == pytest.approx(cost * CELL / STRAIGHT, rel=1e-5)
