@@ -44,8 +44,7 @@ def table(tmp_path_factory):
     return path, factors
 
 
-@pytest.mark.parametrize("depth", [0.4, 1.0, 3.3, 9.9])
-@pytest.mark.parametrize("multiplier", [0.5, 1.0])
+@pytest.mark.parametrize(("depth", "multiplier"), [(0.4, 1.0), (3.3, 0.5), (9.9, 1.0)])
 def test_disparity_is_normal_and_rounded_to_eighths(depth, multiplier):
     """Each measured depth is 35.130 * 8 / k; the shares of all k are those of a normal disparity."""
     found = noisy(RedwoodNoise(multiplier), plane(depth))
@@ -54,8 +53,7 @@ def test_disparity_is_normal_and_rounded_to_eighths(depth, multiplier):
     disparity = NormalDist(35.130 / np.float32(depth), 0.027778 * multiplier)
     least = steps.min()
     counts = np.bincount(steps.ravel() - least)
-    for index, count in enumerate(counts):
-        k = least + index
+    for k, count in enumerate(counts, least):
         share = disparity.cdf((k + 0.5) / 8) - disparity.cdf((k - 0.5) / 8)
         assert abs(count - share * steps.size) < 5 * math.sqrt(share * steps.size) + 2e-5 * steps.size + 1
     assert counts.sum() > 0.999 * steps.size
@@ -106,8 +104,7 @@ def slow_twin(images, keys, multiplier, factors):
     return measured
 
 
-@pytest.mark.parametrize("multiplier", [0.0, 1.0, 20.0])
-@pytest.mark.parametrize("distorted", [False, True])
+@pytest.mark.parametrize(("multiplier", "distorted"), [(0.0, True), (1.0, False), (20.0, True)])
 def test_it_equals_its_slow_twin(table, multiplier, distorted):
     path, factors = table
     images = room()
@@ -121,7 +118,7 @@ def test_it_equals_its_slow_twin(table, multiplier, distorted):
 
 
 def test_an_image_depends_on_itself_and_its_key_alone():
-    images = room((70, 64, 64, 1))
+    images = room((70, 32, 32, 1))
     together = noisy(RedwoodNoise(), images)
     order = np.random.default_rng(1).permutation(len(images))
     np.testing.assert_array_equal(noisy(RedwoodNoise(), images[order], KEYS[order]), together[order])
@@ -151,24 +148,21 @@ def test_wrong_tables_are_refused_by_name(tmp_path):
         "names.npy": np.full((80, 80, 5), "1"),
         "objects.npy": np.full((80, 80, 5), None),
         "large.npy": np.ones((800, 800)),
+        "overflow.npy": np.full((80, 80, 5), 1e300),
     }
     for name, content in wrong.items():
-        path = tmp_path / name
         if isinstance(content, bytes):
-            path.write_bytes(content)
+            (tmp_path / name).write_bytes(content)
         else:
-            np.save(path, content, allow_pickle=True)
+            np.save(tmp_path / name, content)
         with pytest.raises(ValueError, match=name):
-            RedwoodNoise(distortion=path)
+            RedwoodNoise(distortion=tmp_path / name)
     for header in ("(10000000000000,)", "(1" + 30 * "0" + ",)"):
         path = tmp_path / "huge.npy"
         text = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {header}, }}".ljust(117) + "\n"
         path.write_bytes(b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode())
         with pytest.raises(ValueError, match=r"huge.* in 0 bytes"):  # no memory has been asked for
             RedwoodNoise(distortion=path)
-    np.save(tmp_path / "overflow.npy", np.full((80, 80, 5), 1e300))
-    with pytest.raises(ValueError, match="overflow"):
-        RedwoodNoise(distortion=tmp_path / "overflow.npy")
     with pytest.raises(ValueError, match="distortion=3"):
         RedwoodNoise(distortion=3)
     with pytest.raises(FileNotFoundError, match=r"nowhere\.npy"):
@@ -177,8 +171,7 @@ def test_wrong_tables_are_refused_by_name(tmp_path):
         RedwoodNoise(-1)
 
 
-@pytest.mark.parametrize("normalize", [True, False])
-@pytest.mark.parametrize("miss", ["far", "zero"])
+@pytest.mark.parametrize(("normalize", "miss"), [(True, "zero"), (False, "far")])
 def test_depth_is_encoded_as_cameras_do(normalize, miss):
     camera = Camera(normalize_depth=normalize, min_depth=0.5, max_depth=5.5, depth_miss=miss)
     images = np.array([0, 0.2, 0.5, 3, 5.5, 80], np.float32).reshape(1, 1, 6, 1)

@@ -46,7 +46,7 @@ def normal_shares(mean, deviation):
     return np.diff(edges, prepend=0.0, append=1.0)
 
 
-@pytest.mark.parametrize("value", [0, 40, 128, 251])
+@pytest.mark.parametrize("value", [0, 128, 251])
 @pytest.mark.parametrize(("intensity", "mean", "sigma"), [(0.1, 0, 1), (0.2, 0.25, 0.5)])
 def test_gaussian_noise_has_habitats_distribution(value, intensity, mean, sigma):
     found = noisy(GaussianNoise(intensity, mean, sigma), plain(value))
@@ -64,18 +64,15 @@ def test_jitter_of_one_kind_changes_what_it_says():
         found = noisy(ColorJitter(**one | {name: 0.5}), images)
         assert (found[..., 0] == found[..., 1]).all() and (found != images).any()
     found = noisy(ColorJitter(**one | {"exposure": 0.5}), plain(100))[:, 0, 0, 0] / 100
-    assert (
-        found.min() > 1 / 1.52
-        and found.max() < 1.52
-        and np.log(found).std() == pytest.approx(np.log(1.5) / math.sqrt(3), rel=0.2)
-    )
+    assert found.min() > 1 / 1.52 and found.max() < 1.52
+    assert np.log(found).std() == pytest.approx(np.log(1.5) / math.sqrt(3), rel=0.2)
     found = noisy(ColorJitter(**one | {"gamma": 0.5}), plain(64))[:, 0, 0, 0]
     exponents = np.log(found / 255) / np.log(64 / 255)
     assert exponents.min() > 1 / 1.53 and exponents.max() < 1.53
     assert (noisy(ColorJitter(**one | {"gamma": 0.5}), plain(255)) == 255).all()
 
 
-@pytest.mark.parametrize("value", [40, 128, 251])
+@pytest.mark.parametrize("value", [40, 251])
 def test_speckle_noise_grows_with_the_value(value):
     found = noisy(SpeckleNoise(0.2, 0.1, 0.9), plain(value))
     assert_distributed(found, normal_shares(value * 1.02, value * 0.18))
@@ -136,7 +133,7 @@ def test_an_image_depends_on_itself_and_its_key_alone(noise):
     order = np.random.default_rng(1).permutation(len(images))
     np.testing.assert_array_equal(noisy(noise, images[order], KEYS[order]), together[order])
     for index in range(len(images)):
-        alone = noisy(noise, images[index : index + 1], KEYS[index : index + 1])
+        alone = noisy(noise, images[[index]], KEYS[[index]])
         np.testing.assert_array_equal(alone[0], together[index])
 
 
@@ -160,14 +157,10 @@ def test_numbers_are_checked(wrong):
         SaltAndPepperNoise(salt=1.5)
 
 
-@pytest.mark.parametrize("dtype", [np.int64, np.float32, np.int32])
-def test_images_of_another_dtype_are_refused(dtype):
+def test_images_that_kernels_cannot_read_are_refused():
     for noise in ALL:
         with pytest.raises(ValueError, match="pass uint8"):
-            noise.apply(np.full((1, 8, 8, 3), 10**6, dtype), KEYS[:1])
-
-
-def test_images_that_are_not_contiguous_are_refused():
+            noise.apply(np.full((1, 8, 8, 3), 10**6, np.int64), KEYS[:1])
     with pytest.raises(ValueError, match="contiguous"):
         GaussianNoise().apply(plain(1)[:, :, ::2], KEYS)
     with pytest.raises(ValueError, match="one key"):
