@@ -5,10 +5,12 @@ from __future__ import annotations
 import gzip
 import json
 from functools import cache
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.sparse.csgraph import dijkstra
 
 from gym_batchnav.navmesh.mesh import NavMesh, NavMeshData, NavMeshSettings
 from gym_batchnav.navmesh.record import label_islands
@@ -67,6 +69,12 @@ def mesh_of(vertices: list[list[float]], polygons: list[list[int]]) -> NavMesh:
     return NavMesh(data)
 
 
+def indexed(*parts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Vertices and triangles of triangle soups [T, 3, 3]."""
+    vertices = np.concatenate(parts).reshape(-1, 3)
+    return vertices, np.arange(len(vertices), dtype=np.int32).reshape(-1, 3)
+
+
 def plan_distance(rows: list[str], start: np.ndarray, goal: np.ndarray) -> float:
     """Shortest path on a flat plan of one storey, from the squares alone: a graph of all corners of missing squares."""
     free = np.array([[letter.isdigit() for letter in row] for row in rows])
@@ -79,17 +87,11 @@ def plan_distance(rows: list[str], start: np.ndarray, goal: np.ndarray) -> float
         elif around.sum() == 2 and around[0, 0] == around[1, 1]:  # two squares meet in a point: no way through
             nodes += [np.array([i, j]) + 4 * HAIR * (square - 0.5)[::-1] for square in np.argwhere(around)]
     boxes = np.argwhere(np.pad(~free, 1, constant_values=True))[:, ::-1] - 1.0  # x, z of the lower corners
-    distance = np.array([np.linalg.norm(a - nodes[0]) if _clear(boxes, nodes[0], a) else np.inf for a in nodes])
-    distance[0] = 0.0
-    done = np.zeros(len(nodes), bool)
-    while True:  # Dijkstra
-        k = int(np.argmin(np.where(done, np.inf, distance)))
-        if done[k] or not np.isfinite(distance[k]) or k == 1:
-            return float(distance[1])
-        done[k] = True
-        for m, other in enumerate(nodes):
-            if not done[m] and _clear(boxes, nodes[k], other):
-                distance[m] = min(distance[m], distance[k] + np.linalg.norm(other - nodes[k]))
+    graph = np.zeros((len(nodes), len(nodes)))
+    for (k, a), (m, b) in combinations(enumerate(nodes), 2):
+        if _clear(boxes, a, b):
+            graph[k, m] = np.linalg.norm(b - a)
+    return float(dijkstra(graph, directed=False, indices=0)[1])
 
 
 def _clear(boxes: np.ndarray, a: np.ndarray, b: np.ndarray) -> bool:

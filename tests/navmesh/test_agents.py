@@ -35,11 +35,8 @@ class Agents:
     position: np.ndarray
     heading: np.ndarray
 
-    def copy(self) -> "Agents":
-        return Agents(self.slots.copy(), self.polygon.copy(), self.position.copy(), self.heading.copy())
-
-    def rows(self, rows: slice) -> "Agents":
-        return Agents(*(np.ascontiguousarray(array[rows]) for array in vars(self).values()))
+    def copy(self, rows: slice = np.s_[:]) -> "Agents":
+        return Agents(*(array[rows].copy() for array in vars(self).values()))
 
     def step(
         self,
@@ -155,7 +152,7 @@ def test_threads_and_batch_size_change_nothing(
             monkeypatch.setattr(batch, "PARALLEL_FROM", size + 1)
             parts = []
             for part in (slice(0, 1), slice(1, 400), slice(400, size)):
-                some = single.rows(part)
+                some = single.copy(part)
                 outs = [*some.step(navmeshes, actions[part])]
                 outs += [some.distance(navmeshes, goal_index[part]), some.next_action(navmeshes, goal_index[part])]
                 parts.append(outs)

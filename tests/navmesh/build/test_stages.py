@@ -149,16 +149,6 @@ def test_triangles_become_the_spans_of_the_twin(boxes: list[tuple[int, int, int,
         assert got == twin.get((column % 4, column // 4), [])
 
 
-def test_rasterising_stops_at_its_limit() -> None:
-    points = np.array([[0, 0, 0], [0, 0, 9], [9, 0, 9]], np.float32)
-    one = np.float32(1)
-    arguments = (points, np.array([[0, 1, 2]]), np.array([True]), one, one, 9, 9)
-    needed = voxel.rasterise(*arguments, 10_000, 0)[-1]  # of which memory for 64 is reserved at once
-    assert 45 <= needed <= 81
-    assert voxel.rasterise(*arguments, needed - 1, 100)[-1] == -1
-    assert voxel.rasterise(*arguments, needed, 100)[-1] == needed
-
-
 def twin_links(floors: list[tuple[int, int, int, int]], height: int, climb: int) -> np.ndarray:
     """Neighbours [S, 4] of open spans (x, z, floor, ceiling), listed column by column and lowest first."""
     found = np.full((len(floors), 4), -1, np.int32)
@@ -187,19 +177,15 @@ def twin_boundary_distance(links: np.ndarray) -> np.ndarray:
     return dijkstra(graph.tocsr(), indices=np.flatnonzero((links < 0).any(axis=1)), min_only=True)
 
 
-def two_storeys(lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Links, columns and storeys of the open spans of two plans, one far above the other."""
-    columns = [
-        [*([(0, 1, True)] if low else []), *([(50, 51, True)] if high else [])]
-        for low, high in zip(lower.ravel().tolist(), upper.ravel().tolist(), strict=True)
-    ]
-    spans = voxel.find_floors(solid(columns), HEIGHT)
-    return voxel.link(spans, lower.shape[1], HEIGHT, 1), spans.column, spans.floor > 10
+def links_of(plan: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Links and columns of the open spans of a plan."""
+    spans = voxel.find_floors(solid([[(0, 1, True)] if free else [] for free in plan.ravel().tolist()]), HEIGHT)
+    return voxel.link(spans, plan.shape[1], HEIGHT, 1), spans.column
 
 
 def borders(plan: np.ndarray) -> list[np.ndarray]:
     """The traced borders [N, 4] of a plan that is one region."""
-    links, column, _ = two_storeys(plan, np.zeros_like(plan))
+    links, column = links_of(plan)
     floor = np.zeros(len(links), np.int16)
     points, start, _ = contours.trace(links, floor, column, np.ones(len(links), np.int32), plan.shape[1])
     return [points[first:last] for first, last in pairwise(start.tolist())]
@@ -208,16 +194,11 @@ def borders(plan: np.ndarray) -> list[np.ndarray]:
 def largest_error(points: np.ndarray, kept: np.ndarray) -> float:
     """Farthest distance, in cells, of a closed border's points [N, 2] from the outline of its kept rows."""
     worst = 0.0
-    for k, first in enumerate(kept):
-        last = kept[(k + 1) % len(kept)]
-        row = first
-        while row != last:
-            a = points[first].astype(float)
-            b = points[last].astype(float)
-            p = points[row].astype(float)
-            share = np.clip((p - a) @ (b - a) / max((b - a) @ (b - a), 1e-9), 0, 1)
-            worst = max(worst, float(np.linalg.norm(a + share * (b - a) - p)))
-            row = (row + 1) % len(points)
+    for first, last in pairwise([*kept.tolist(), kept[0] + len(points)]):
+        a, b = points[first].astype(float), points[last % len(points)].astype(float)
+        between = points[np.arange(first, last) % len(points)] - a
+        share = np.clip(between @ (b - a) / max((b - a) @ (b - a), 1e-9), 0, 1)
+        worst = max(worst, np.linalg.norm(share[:, None] * (b - a) - between, axis=1).max())
     return worst
 
 
@@ -233,7 +214,7 @@ def test_links_are_those_of_the_twin(seed: int, climb: int) -> None:
 @quick
 @given(plan=PLANS)
 def test_the_distance_to_the_boundary_is_the_shortest(plan: np.ndarray) -> None:
-    links, *_ = two_storeys(plan, np.zeros_like(plan))
+    links, _ = links_of(plan)
     np.testing.assert_array_equal(voxel.boundary_distance(links), twin_boundary_distance(links))
 
 
@@ -274,7 +255,6 @@ def twin_bends(heights: np.ndarray, most: float) -> set[int]:
 
 
 def height_at(points: np.ndarray, triangles: np.ndarray, x: float, z: float) -> float:
-    """The height of a triangulation at a place."""
     for a, b, c in points[triangles]:
         share = np.linalg.solve(np.array([[a[0], b[0], c[0]], [a[2], b[2], c[2]], [1, 1, 1]]), [x, z, 1])
         if share.min() >= -1e-9:

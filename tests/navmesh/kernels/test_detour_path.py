@@ -153,34 +153,24 @@ def test_a_batch_is_its_agents_one_by_one(size: int) -> None:
         assert got[i] == pytest.approx(lengths.min(), rel=1e-6)
 
 
-def check_sets(mesh: NavMesh, seed: int) -> None:
-    """Compare the distances to sets of goals with the smallest of the distances to each goal."""
+@given(st.integers(0, 2**32 - 1), st.integers(2, 9), st.sampled_from([0.0, 0.02]))
+def test_the_nearest_of_many_goals_is_the_smallest_of_their_distances(seed: int, size: int, jitter: float) -> None:
+    mesh = rough_mesh(seed, size, jitter)
+    if not mesh.num_polygons:
+        return
     points, polygons = mesh.random_points_and_polygons(60, np.random.default_rng(seed))
     starts, goals = np.split(points, [10])
     first = np.array([0, 1, 10, 50])
     navmeshes = NavMeshAgents(1)
     navmeshes.set_slot(0, mesh.tables(goals, first_goal=first))
+    zeros = np.zeros(10, np.int32)
     for goal_set in range(3):
         members = goals[first[goal_set] : first[goal_set + 1]]
         pairs = np.repeat(starts, len(members), 0), np.tile(members, (10, 1))
         wanted = mesh.geodesic_distance(*pairs, "detour").reshape(10, -1).min(axis=1)
         got = np.empty(10, np.float32)
-        zeros = np.zeros(10, np.int32)
         navmeshes.distance(zeros, polygons[:10], starts, zeros + np.int32(goal_set), got, "detour")
         np.testing.assert_array_equal(got, wanted.astype(np.float32))
-
-
-@pytest.mark.data
-@pytest.mark.parametrize("scene", SCENES)
-def test_the_nearest_of_many_goals(data_dir: Path, scene: str) -> None:
-    check_sets(scene_mesh(data_dir, scene), 0)
-
-
-@given(st.integers(0, 2**32 - 1), st.integers(2, 9), st.sampled_from([0.0, 0.02]))
-def test_the_nearest_of_many_goals_on_rough_ground(seed: int, size: int, jitter: float) -> None:
-    mesh = rough_mesh(seed, size, jitter)
-    if mesh.num_polygons:
-        check_sets(mesh, seed)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -3e38, 1e30])

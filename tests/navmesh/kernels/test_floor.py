@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from floors import floor_plan
+from floors import floor_plan, indexed
 from hypothesis import given
 from hypothesis import strategies as st
 from rays import highest_surface
@@ -17,22 +17,16 @@ from gym_batchnav.navmesh.mesh import NavMesh
 CLIMB = 0.2  # metres, of the default settings
 
 
-def mesh_of(*parts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Vertices and triangles of triangle soups [T, 3, 3]."""
-    soup = np.concatenate(parts).astype(np.float32)
-    return soup.reshape(-1, 3), np.arange(3 * len(soup), dtype=np.int32).reshape(-1, 3)
-
-
 def slab(x: tuple[float, float], z: tuple[float, float], height: float) -> np.ndarray:
     """A level rectangle [2, 3, 3]."""
-    corners = np.array([[x[0], height, z[0]], [x[0], height, z[1]], [x[1], height, z[1]], [x[1], height, z[0]]])
-    return corners[[[0, 1, 2], [0, 2, 3]]]
+    corners = [[x[0], height, z[0]], [x[0], height, z[1]], [x[1], height, z[1]], [x[1], height, z[0]]]
+    return np.array(corners, np.float32)[[[0, 1, 2], [0, 2, 3]]]
 
 
 def drop_of(navmesh: NavMesh, parts: list[np.ndarray], points: np.ndarray) -> np.ndarray:
     """Metres [N] from the navmesh down to the visible floor at points [N, 3]."""
     snapped = navmesh.snap(points)
-    return snapped[:, 1] - navmesh.visible_floor(points, navmesh.drops(*mesh_of(*parts)))[:, 1]
+    return snapped[:, 1] - navmesh.visible_floor(points, navmesh.drops(*indexed(*parts)))[:, 1]
 
 
 def test_the_floor_is_the_highest_surface_within_reach() -> None:
@@ -54,7 +48,7 @@ def test_there_is_no_drop_over_a_hole_or_without_a_scene() -> None:
     points = np.array([[0.5, 0, 0.5], [3.5, 0, 0.5]])
     np.testing.assert_array_equal(drop_of(navmesh, [slab((2, 5), (-1, 2), -0.1)], points), np.float32([0, 0.1]))
     np.testing.assert_array_equal(drop_of(navmesh, [slab((2, 5), (-1, 2), -5)], points), [0, 0])
-    np.testing.assert_array_equal(drop_of(navmesh, [np.zeros((0, 3, 3))], points), [0, 0])
+    np.testing.assert_array_equal(drop_of(navmesh, [np.zeros((0, 3, 3), np.float32)], points), [0, 0])
     agents = NavMeshAgents(1)
     agents.set_slot(0, navmesh.tables(points))
     snapped, polygon = navmesh.snap_with_polygon(points)
@@ -91,7 +85,7 @@ def slow_drop(navmesh: NavMesh, drops: floor.Drops, parts: list[np.ndarray], pol
         for column in range(2):
             node_x = min(low[0] + (i + column) * cell, high[0])
             node_z = min(low[2] + (j + row) * cell, high[2])
-            found = highest_surface(np.concatenate(parts), np.array([node_x, CLIMB, node_z]))
+            found = highest_surface(np.concatenate(parts).astype(float), np.array([node_x, CLIMB, node_z]))
             nodes[row, column] = -found if found >= -CLIMB - 0.4 else 0.0
     u = (x - low[0]) / cell - i
     v = (z - low[2]) / cell - j
@@ -107,15 +101,13 @@ def test_it_equals_its_slow_twin(seed: int) -> None:
     crates = [box((x, -0.3, 1.207), (x + 0.31, 0.1, 1.893)) for x in (0.213, 2.013)]  # no edge hits a node
     soup = np.concatenate([rng.uniform(-0.5, 3.5, (30, 3, 3)), *crates])
     soup[:30, :, 1] = rng.uniform(-0.8, 0.4, (30, 3))
-    soup = soup.astype(np.float32).astype(np.float64)
-    parts = [slab((0.207, 3.5), (-1, 4), -0.125), soup]
-    drops = navmesh.drops(*mesh_of(*parts))
+    parts = [slab((0.207, 3.5), (-1, 4), -0.125), soup.astype(np.float32)]
+    drops = navmesh.drops(*indexed(*parts))
     points = navmesh.random_points(20, rng)
     snapped, polygons = navmesh.snap_with_polygon(points)
     got = snapped[:, 1] - navmesh.visible_floor(points, drops)[:, 1]
-    soups = [mesh_of(part)[0].reshape(-1, 3, 3).astype(np.float64) for part in parts]
     want = [
-        slow_drop(navmesh, drops, soups, polygon, float(x), float(z))
+        slow_drop(navmesh, drops, parts, polygon, float(x), float(z))
         for polygon, (x, _, z) in zip(polygons, snapped, strict=True)
     ]
     np.testing.assert_allclose(got, want, atol=1e-4)
@@ -123,17 +115,17 @@ def test_it_equals_its_slow_twin(seed: int) -> None:
 
 def test_costs_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     pile = np.repeat(slab((-1, 2), (-1, 2), -0.1), 320_000, axis=0)
-    drops = floor_plan(["0"]).drops(*mesh_of(pile))
+    drops = floor_plan(["0"]).drops(*indexed(pile))
     assert 4 <= len(drops.drop) <= floor.MAX_TESTS / len(pile)
     np.testing.assert_allclose(drops.drop, 0.1, atol=1e-6)
     monkeypatch.setattr(floor, "MAX_NODES", 1 << 15)
-    drops = floor_plan(["0" * 20] * 20).drops(*mesh_of(slab((0, 20), (0, 20), 0.0)))
+    drops = floor_plan(["0" * 20] * 20).drops(*indexed(slab((0, 20), (0, 20), 0.0)))
     assert len(drops.drop) <= floor.MAX_NODES and drops.cell[0] > floor.NODE_CELL
 
 
 def test_drops_that_are_damaged_or_of_another_navmesh_are_refused() -> None:
     navmesh = floor_plan(["00"])
-    drops = navmesh.drops(*mesh_of(slab((-1, 3), (-1, 2), -0.1)))
+    drops = navmesh.drops(*indexed(slab((-1, 3), (-1, 2), -0.1)))
     navmesh.check_drops(drops)
     for name, bad in (
         ("size", drops.size * 2),

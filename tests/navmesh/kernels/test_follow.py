@@ -24,38 +24,29 @@ def walk(
     forward_step: float = 0.25,
     heading: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Follow from every start to its goal, with headings at random where none are given.
-
-    Returns:
-        Distance at the start, distance where the follower stopped (inf if it did not), path length, each [N].
-    """
+    """Follow to goals; return the distances at the start, those where followers stopped (inf: never), and the paths."""
     size = len(start)
     navmeshes = NavMeshAgents(1)
     navmeshes.set_slot(0, mesh.tables(goals))
     position, polygon = mesh.snap_with_polygon(start)
     slots = np.zeros(size, np.int32)
-    goal_index = np.arange(size, dtype=np.int32)
     if heading is None:
         heading = np.random.default_rng(0).uniform(-np.pi, np.pi, size).astype(np.float32)
-    first = np.zeros(size, np.float32)
-    last = np.zeros(size, np.float32)
+    agents = AgentState(slots, polygon, position, heading, np.zeros(size, np.float32))
     path = np.zeros(size)
     active = np.ones(size, bool)
-    moved = np.zeros(size, np.float32)
-    collided = np.zeros(size, bool)
-    agents = AgentState(slots, polygon, position, heading, np.zeros(size, np.float32))
-    how = dict(forward_step=forward_step, turn_angle=np.radians(turn_deg), sliding=sliding)
-    navmeshes.distance(slots, polygon, position, goal_index, first)
+    outcome = StepOutcome(np.zeros(size, np.float32), np.zeros(size, bool))
+    how = dict(forward_step=forward_step, turn_angle=np.radians(turn_deg), sliding=sliding, goal_radius=radius)
     for _ in range(500):
-        actions = navmeshes.next_action(slots, polygon, position, heading, goal_index, goal_radius=radius, **how)
+        actions = navmeshes.next_action(slots, polygon, position, heading, np.arange(size, dtype=np.int32), **how)
         active &= actions != 0
         if not active.any():
             break
         commands = DiscreteActions(forward_step, turn_deg).decode(actions)
-        navmeshes.step(commands, agents, active, StepOutcome(moved, collided), sliding=sliding)
-        path += moved
-    navmeshes.distance(slots, polygon, position, goal_index, last)
-    return first, np.where(active, np.inf, last), path
+        navmeshes.step(commands, agents, active, outcome, sliding=sliding)
+        path += outcome.moved
+    last = np.where(active, np.inf, mesh.geodesic_distance(position, goals))
+    return mesh.geodesic_distance(start, goals), last, path
 
 
 @pytest.mark.data
@@ -94,38 +85,21 @@ def test_does_not_walk_into_a_wall_for_ever() -> None:
     assert last <= 0.2
 
 
-def test_stops_at_the_goal_and_where_there_is_no_path() -> None:
-    mesh = floor_plan(["00.0"])
+@pytest.mark.parametrize(
+    ("plan", "x", "headings_deg", "turn_deg", "expected"),
+    [
+        ("00.0", [0.65, 0.75, 3.5], [90, 90, 90], 11.5, [0, 1, 0]),  # within the radius, outside of it, without a path
+        ("00000", [4.5] * 7, [90, 60, 120, -100, -80, 94, 84], 10, [1, 2, 3, 3, 2, 1, 2]),  # 90 looks at the goal
+    ],
+    ids=["stops", "turns the shorter way"],
+)
+def test_the_action_at_a_place(plan, x, headings_deg, turn_deg, expected) -> None:
+    mesh = floor_plan([plan])
     navmeshes = NavMeshAgents(1)
     navmeshes.set_slot(0, mesh.tables(np.array([[0.5, 0, 0.5]])))
-    position = np.array([[0.65, 0, 0.5], [0.75, 0, 0.5], [3.5, 0, 0.5]], np.float32)
-    actions = navmeshes.next_action(
-        np.zeros(3, np.int32),
-        mesh.snap_with_polygon(position)[1],
-        position,
-        np.full(3, np.pi / 2, np.float32),  # looks along -x, at the goal
-        np.zeros(3, np.int32),
-        forward_step=0.25,
-        turn_angle=0.2,
-        goal_radius=0.2,
-    )
-    np.testing.assert_array_equal(actions, [0, 1, 0])
-
-
-def test_turns_the_shorter_way() -> None:
-    mesh = floor_plan(["00000"])
-    navmeshes = NavMeshAgents(1)
-    navmeshes.set_slot(0, mesh.tables(np.array([[0.5, 0, 0.5]])))
-    headings = np.radians([90, 60, 120, -100, -80, 94, 84]).astype(np.float32)  # 90 looks at the goal
-    size = len(headings)
-    actions = navmeshes.next_action(
-        np.zeros(size, np.int32),
-        np.full(size, mesh.snap_with_polygon(np.array([[4.5, 0, 0.5]]))[1][0]),
-        np.full((size, 3), [4.5, 0, 0.5], np.float32),
-        headings,
-        np.zeros(size, np.int32),
-        forward_step=0.25,
-        turn_angle=np.radians(10),
-        goal_radius=0.2,
-    )
-    np.testing.assert_array_equal(actions, [1, 2, 3, 3, 2, 1, 2])
+    position = np.array([[each, 0, 0.5] for each in x], np.float32)
+    zeros = np.zeros(len(x), np.int32)
+    polygon = mesh.snap_with_polygon(position)[1]
+    how = dict(forward_step=0.25, turn_angle=np.radians(turn_deg), goal_radius=0.2)
+    headings = np.radians(headings_deg).astype(np.float32)
+    assert navmeshes.next_action(zeros, polygon, position, headings, zeros, **how).tolist() == expected

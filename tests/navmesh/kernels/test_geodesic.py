@@ -124,17 +124,6 @@ def test_drawn_plans_against_brute_force(rows: list[str], seed: int) -> None:
     np.testing.assert_allclose(got, wanted, atol=1e-4)
 
 
-def test_distances_follow_from_the_corners_that_goals_see() -> None:
-    mesh = floor_plan(["0000000000000", *["0.0.0.0.0.0.0", "0000000000000"] * 5])  # a hall of pillars
-    tables = mesh.tables(mesh.random_points(6, np.random.default_rng(0)))
-    goals, corners = tables.goals, tables.corners
-    for goal in range(6):
-        seen = goals.looks[goals.look_start[goal] : goals.look_start[goal + 1]]
-        straight = np.linalg.norm(corners.point[seen] - goals.point[goal], axis=1, keepdims=True)
-        wanted = (straight + corners.between[seen]).min(axis=0)
-        np.testing.assert_allclose(goals.field[goal], wanted, rtol=1e-6)
-
-
 def test_lines_of_sight_that_cannot_be_followed_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     make_sight = visibility.make_sight
 

@@ -1,11 +1,8 @@
 """The rows that kernels read: arrays that do not fit are refused."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from floors import floor_plan
-from numba import njit
 
 from gym_batchnav.navmesh.kernels import layout
 from gym_batchnav.navmesh.kernels.tables import NavigationTables
@@ -14,16 +11,6 @@ from gym_batchnav.navmesh.kernels.tables import NavigationTables
 @pytest.fixture(scope="module")
 def tables() -> NavigationTables:
     return floor_plan(["00000", "0.0.0", "00000"], ["....3"]).tables(np.array([[0.5, 0, 0.5], [4.5, 0, 2.5]]))
-
-
-def test_no_empty_dimension_is_confused_with_a_missing_one() -> None:
-    empty = floor_plan(["0"]).tables(np.zeros((0, 3)))  # no corner, no goal
-
-    @njit
-    def shapes(row: np.ndarray) -> Any:
-        return layout.corners_at(row).between.shape, layout.goals_at(row).field.shape, layout.goals_at(row).seen.shape
-
-    assert shapes(empty.row()) == ((0, 0), (0, 0), (0, 1))
 
 
 def changed(tables: NavigationTables, part: str, name: str, value: np.ndarray) -> NavigationTables:
