@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from rooms import named
+from scipy.spatial.transform import Rotation
 
 from gym_batchnav.scene.scene import LINEAR, MASK, OPAQUE, REPEAT, Materials, Scene
 
@@ -76,20 +77,13 @@ def checkerboard(cells: int, side: int = 64) -> np.ndarray:
     """A texture [side, side, 4] of black and white cells, white at its upper left."""
     cell = np.arange(side) * cells // side
     white = (cell[:, None] + cell[None, :]) % 2 == 0
-    return np.concatenate(
-        [np.repeat(white[..., None] * np.uint8(255), 3, axis=2), np.full((side, side, 1), 255)], 2
-    ).astype(np.uint8)
+    return np.where(white[..., None], [255, 255, 255, 255], [0, 0, 0, 255]).astype(np.uint8)
 
 
 def rotations(rng: np.random.Generator, count: int) -> np.ndarray:
     """Evenly distributed rotations [count, 3, 3]."""
-    w, x, y, z = (q := rng.normal(size=(4, count))) / np.linalg.norm(q, axis=0)
-    rows = [
-        [1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)],
-        [2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)],
-        [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)],
-    ]
-    return np.moveaxis(np.array(rows), 2, 0)
+    quaternions = rng.normal(size=(4, count))[[1, 2, 3, 0]].T  # drawn with the real part first
+    return Rotation.from_quat(quaternions).as_matrix()
 
 
 def views_at(positions: np.ndarray, rotation: np.ndarray) -> np.ndarray:

@@ -104,10 +104,11 @@ def test_orthographic_rays_are_parallel_and_fill_the_width():
     np.testing.assert_allclose(origin, [[-3, 3 * HEIGHT / WIDTH], [3, -3 * HEIGHT / WIDTH]])
 
 
-def test_beams_have_the_elevations_of_their_rows():
-    lens = Beams(180, (10.0, -5.0, 0.0))
-    _, up, _ = lens.rays(np.full(3, 7.5), np.arange(3) + 0.5, 20, 3).direction.T
-    np.testing.assert_allclose(np.degrees(np.arcsin(up)), [10, -5, 0], atol=1e-9)
+def test_beams_have_the_elevations_of_their_rows_and_the_azimuths_of_their_columns():
+    x, y = np.meshgrid(np.arange(20) + 0.5, np.arange(3) + 0.5)
+    right, up, ahead = np.moveaxis(Beams(180, (10.0, -5.0, 0.0)).rays(x, y, 20, 3).direction, -1, 0)
+    np.testing.assert_allclose(np.degrees(np.arcsin(up)), np.repeat([[10], [-5], [0]], 20, axis=1), atol=1e-9)
+    np.testing.assert_allclose(np.degrees(np.arctan2(right, ahead)), x / 20 * 180 - 90, atol=1e-9)
 
 
 def test_a_lidar_is_a_camera_of_beams_in_metres():

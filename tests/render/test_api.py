@@ -12,13 +12,12 @@ from quads import scene_of, wall
 from gym_batchnav.geometry import look_at, view_matrices
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.render import api, make_renderer
-from gym_batchnav.render.api import RENDERERS, check_device, find_renderer
+from gym_batchnav.render.api import check_device, find_renderer
 from gym_batchnav.render.optics import light_directions
 from gym_batchnav.render.target import check_rigid
 
 
 def small_library() -> SceneLibrary:
-    """A wall."""
     return SceneLibrary.from_scenes([scene_of(wall(2))])
 
 
@@ -38,8 +37,6 @@ def stand_in_for_opengl(monkeypatch: pytest.MonkeyPatch, device: str | None) -> 
         ("softpipe", "embree"),
         ("Software Rasterizer", "embree"),
         ("NVIDIA A100-SXM4-80GB/PCIe/SSE2", "opengl"),
-        ("NVIDIA GeForce RTX 4090/PCIe/SSE2", "opengl"),
-        ("Intel(R) HD Graphics 4400 (HSW GT2)", "opengl"),
         ("NVIDIA H100 80GB HBM3/PCIe/SSE2", "embree"),
         ("NVIDIA GH200 480GB/PCIe/SSE2", "embree"),
         ("NVIDIA B200/PCIe/SSE2", "embree"),
@@ -68,12 +65,9 @@ def test_an_nvidia_gpu_that_is_not_used_is_worth_a_warning(monkeypatch, tmp_path
         make_renderer("auto", small_library())
 
 
-def test_opengl_by_name_takes_any_device(monkeypatch):
+def test_opengl_by_name_takes_any_device_and_says_what_to_install_where_there_is_none(monkeypatch):
     stand_in_for_opengl(monkeypatch, "llvmpipe")
     assert make_renderer("opengl", small_library()).name == "opengl"
-
-
-def test_opengl_by_name_says_what_to_install_where_there_is_none(monkeypatch):
     stand_in_for_opengl(monkeypatch, None)
     with pytest.raises(RuntimeError, match="libegl1 libgl1-mesa-dri"):
         make_renderer("opengl", small_library())
@@ -102,26 +96,21 @@ def test_rigid_views_pass(count, seed):
     check_rigid(views.astype(np.float64))
 
 
-def spoil(views: np.ndarray, how: str) -> None:
-    """Make view 3 one that no camera has."""
-    if how == "nan":
-        views[3, 1, 3] = np.nan
-    elif how == "infinite":
-        views[3, 0, 3] = np.inf
-    elif how == "scaled":
-        views[3, :3, :3] *= 1.01
-    elif how == "mirrored":
-        views[3, 0] *= -1
-    elif how == "sheared":
-        views[3, 0, :3] += views[3, 1, :3] * np.float32(0.1)
-    elif how == "projective":
-        views[3, 3, 2] = -1
-
-
-@pytest.mark.parametrize("how", ["nan", "infinite", "scaled", "mirrored", "sheared", "projective"])
-def test_views_that_are_not_rigid_are_refused_by_number(how):
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (np.s_[1, 3], np.nan),
+        (np.s_[0, 3], np.inf),
+        (np.s_[:3, :3], 1.01 * np.eye(3)),
+        (np.s_[:3, :3], np.diag([-1, 1, 1])),
+        (np.s_[0, :3], [1, 0.1, 0]),  # sheared
+        (np.s_[3, 2], -1),  # projective
+    ],
+)
+def test_views_that_are_not_rigid_are_refused_by_number(place, value):
     views = view_matrices(np.zeros((5, 3), np.float32), np.linspace(0, 6, 5).astype(np.float32), 1.25)
-    spoil(views, how)
+    views[3, :3, :3] = np.eye(3)
+    views[(3, *place)] = value
     with pytest.raises(ValueError, match=r"views\[3\]"):
         check_rigid(views)
 
@@ -141,11 +130,6 @@ def test_a_device_for_observations_is_checked_by_the_environments_keyword(
     monkeypatch.setattr(api, "has_warp_gpu", lambda: None)
     with pytest.raises(error, match=message):
         check_device(device, renderer)
-
-
-@pytest.mark.parametrize("renderer", RENDERERS)
-def test_the_processor_is_a_device_of_every_renderer(renderer):
-    check_device("cpu", renderer)
 
 
 def test_warp_comes_first_where_it_finds_a_gpu(monkeypatch):

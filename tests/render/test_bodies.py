@@ -40,10 +40,16 @@ def scattered(rng, count):
     return np.stack([pose(*rng.uniform((-3.5, -2.5, 0), (3.5, 2.5, 6))) for _ in range(count)])
 
 
-def views_of(rng):
-    eyes = rng.uniform((-3.5, 0.5, -2.5), (3.5, 2.0, 2.5), (NUM_VIEWS, 3))
-    aims = rng.uniform((-3.5, 0.5, -2.5), (3.5, 1.5, 2.5), (NUM_VIEWS, 3))
-    return look_at(eyes, aims)
+def placed_and_moving(kinds, poses, num_views, ids):
+    """The room with shapes in place, and the bodies that stand there in every view."""
+    parts = [Placed(SHAPES[kind], one.astype(float)) for kind, one in zip(kinds, poses, strict=True)]
+    bodies = BodyViews(
+        np.repeat(np.arange(num_views), len(kinds)),
+        np.tile(kinds, num_views),
+        np.tile(poses, (num_views, 1, 1)),
+        np.tile(np.array(ids, np.int32), num_views),
+    )
+    return compose("whole", [Placed(box_room(), np.eye(4)), *parts]), bodies
 
 
 def draw(renderer, scenes, camera, views, bodies=None, slots=None, sensors=SENSORS):
@@ -60,17 +66,11 @@ def draw(renderer, scenes, camera, views, bodies=None, slots=None, sensors=SENSO
 def test_bodies_look_as_if_they_were_part_of_the_scene(name, camera):
     rng = np.random.default_rng(0)
     poses = scattered(rng, 4)
-    views = views_of(rng)
-    kinds = np.array([0, 1, 0, 1])
+    eyes = rng.uniform((-3.5, 0.5, -2.5), (3.5, 2.0, 2.5), (NUM_VIEWS, 3))
+    views = look_at(eyes, rng.uniform((-3.5, 0.5, -2.5), (3.5, 1.5, 2.5), (NUM_VIEWS, 3)))
+    whole, bodies = placed_and_moving([0, 1, 0, 1], poses, NUM_VIEWS, [101, 102, 103, 104])
     room = box_room()
-    placed = [Placed(SHAPES[kind], one.astype(float)) for kind, one in zip(kinds, poses, strict=True)]
-    expected = draw(name, [compose("whole", [Placed(room, np.eye(4)), *placed])], camera, views)
-    bodies = BodyViews(
-        np.repeat(np.arange(NUM_VIEWS), 4),
-        np.tile(kinds, NUM_VIEWS),
-        np.tile(poses, (NUM_VIEWS, 1, 1)),
-        np.tile(np.array([101, 102, 103, 104], np.int32), NUM_VIEWS),
-    )
+    expected = draw(name, [whole], camera, views)
     found = draw(name, [room], camera, views, bodies)
     np.testing.assert_allclose(found["depth"], expected["depth"], atol=1e-5)
     assert (np.abs(found["rgb"].astype(int) - expected["rgb"]).max(axis=-1) > 2).mean() < 1e-3
@@ -87,7 +87,6 @@ def test_they_do_through_lenses_and_in_normals_and_points(lens):
     rng = np.random.default_rng(1)
     poses = scattered(rng, 5)
     poses[4, 0, 3] = 30.0  # outside
-    kinds = np.array([0, 1, 0, 1, 0])
     eyes = rng.uniform((-3.5, 0.5, -2.5), (3.5, 2.0, 2.5), (6, 3))
     eyes[0] = poses[0, :3, 3] + [0.1, 1.0, 0.0]  # within a body
     # The drawn place is nearer than `near` to a wall, and would see its underside, which lies in the floor's plane.
@@ -96,12 +95,8 @@ def test_they_do_through_lenses_and_in_normals_and_points(lens):
     camera = Camera(45, 26, lens=lens)
     sensors = tuple(SENSOR_FORMATS)
     room = box_room()
-    placed = [Placed(SHAPES[kind], one.astype(float)) for kind, one in zip(kinds, poses, strict=True)]
-    whole = compose("whole", [Placed(room, np.eye(4)), *placed])
+    whole, bodies = placed_and_moving([0, 1, 0, 1, 0], poses, 6, [ID] * 5)
     expected = draw("embree", [whole], camera, views, sensors=sensors)
-    bodies = BodyViews(
-        np.repeat(np.arange(6), 5), np.tile(kinds, 6), np.tile(poses, (6, 1, 1)), np.full(30, ID, np.int32)
-    )
     found = draw("embree", [room], camera, views, bodies, sensors=sensors)
     shown = expected["semantic"] > len(room.objects)
     same = (found["semantic"] == np.where(shown, ID, expected["semantic"]))[..., 0]
@@ -114,39 +109,35 @@ def test_they_do_through_lenses_and_in_normals_and_points(lens):
             np.testing.assert_array_equal(image, found[sensor])
 
 
+def facing(count):
+    """Views [count, 4, 4] towards the place of ``pose(-2, 1, 0)``."""
+    return np.repeat(look_at(np.array([-2.0, 1.0, 2.0]), np.array([-2.0, 1.0, 0.0]))[None], count, axis=0)
+
+
 def test_each_view_shows_its_own_bodies(name):
     """A view without bodies shows the scene alone; a body that faces a camera hides it in that view alone."""
     camera = Camera(16, 16)
-    eye = np.array([-2.0, 1.0, 2.0])
-    views = np.repeat(look_at(eye, np.array([-2.0, 1.0, 0.0]))[None], 3, axis=0)
-    bodies = BodyViews(
-        np.array([1]), np.array([0]), pose(-2, 1, 0)[None], np.array([77], np.int32)
-    )  # fmt: skip
-    pictures = draw(name, [box_room()], camera, views, bodies)
+    poses = np.repeat(pose(-2, 1, 0)[None], 2, axis=0)
+    bodies = BodyViews(np.array([1, 3]), np.zeros(2, int), poses, np.array([77, 0], np.int32))
+    pictures = draw(name, [box_room()], camera, facing(4), bodies)
     np.testing.assert_array_equal(pictures["semantic"][0], pictures["semantic"][2])
-    assert not (pictures["semantic"][0] == 77).any()
+    assert not (pictures["semantic"][0] == 77).any() and pictures["semantic"][0, 8, 8, 0]
     assert pictures["semantic"][1, 8, 8, 0] == 77
     assert pictures["depth"][1, 8, 8, 0] == pytest.approx(0.8 / camera.max_depth, abs=1e-4)
-
-
-def test_a_body_without_a_category_hides_the_ids_behind_it(name):
-    views = look_at(np.array([-2.0, 1.0, 2.0]), np.array([-2.0, 1.0, 0.0]))[None]
-    bodies = BodyViews(np.array([0]), np.array([0]), pose(-2, 1, 0)[None], np.zeros(1, np.int32))
-    assert draw(name, [box_room()], Camera(16, 16), views, bodies)["semantic"][0, 8, 8, 0] == 0
+    assert pictures["semantic"][3, 8, 8, 0] == 0, "a body without a category hides the ids behind it"
 
 
 def test_views_follow_bodies_that_move_and_change_their_shapes():
     shapes = SceneLibrary.from_scenes(SHAPES)
     drawer = make_renderer("embree", SceneLibrary.from_scenes([box_room()]), bodies=shapes)
     target = drawer.target(Camera(16, 16), ("semantic",), 2)
-    views = np.repeat(look_at(np.array([-2.0, 1.0, 2.0]), np.array([-2.0, 1.0, 0.0]))[None], 2, axis=0)
     slots = np.zeros(2, np.int32)
 
     def shown(x):
         bodies = None
         if x is not None:
             bodies = BodyViews(np.array([0]), np.array([0]), pose(x, 0, 0)[None], np.array([77], np.int32))
-        return (target.render(slots, views, bodies)["semantic"] == 77).any(axis=(1, 2, 3)).tolist()
+        return (target.render(slots, facing(2), bodies)["semantic"] == 77).any(axis=(1, 2, 3)).tolist()
 
     assert shown(-2.0) == [True, False]
     assert shown(3.9) == [False, False]
@@ -171,9 +162,8 @@ def test_views_follow_bodies_that_move_and_change_their_shapes():
 def test_bodies_that_kernels_cannot_read_are_refused(change, message):
     fields = {"view": np.array([0]), "slot": np.array([0]), "pose": pose(0, 0, 0)[None]}
     bodies = BodyViews(**{**fields, "object_id": np.array([1], np.int32), **change})
-    views = np.repeat(look_at(np.array([-2.0, 1.0, 2.0]), np.array([-2.0, 1.0, 0.0]))[None], 2, axis=0)
     with pytest.raises(ValueError, match=message):
-        draw("embree", [box_room()], Camera(8, 8), views, bodies)
+        draw("embree", [box_room()], Camera(8, 8), facing(2), bodies)
 
 
 def test_unsigned_views_in_another_order_are_refused():

@@ -25,7 +25,6 @@ PARTS = 5  # in which growth is measured
 
 
 def resident() -> int:
-    """Bytes of memory that this process holds."""
     gc.collect()
     return psutil.Process().memory_info().rss
 
@@ -42,6 +41,8 @@ def growth(work, rounds: int, warm_up: int) -> int:
     """
     for _ in range(warm_up):
         work()
+    gc.collect()
+    gc.freeze()  # each of the collections below would search the objects of other tests
     held = [resident()]
     for _ in range(PARTS):
         for _ in range(rounds // PARTS):
@@ -52,7 +53,6 @@ def growth(work, rounds: int, warm_up: int) -> int:
 
 @pytest.fixture(params=["embree", pytest.param("opengl", marks=pytest.mark.opengl)])
 def name(request) -> str:
-    """Name of the renderer."""
     return request.param
 
 
@@ -95,7 +95,6 @@ def test_a_begin_of_any_target_frees_what_has_left(empty):
     tree = weakref.ref(next(made for made in library._prepared[1].values() if isinstance(made, RayTree)))
     library.put(1, None if empty else scene(4))
     target.render(np.zeros(1, np.int32), AHEAD)
-    gc.collect()
     assert tree() is None, "neither held by the idle target nor by that of the closed renderer"
     of_closed.close()
     renderer.close()

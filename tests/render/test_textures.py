@@ -1,31 +1,21 @@
 """Texture pools: layout, averages in linear light, and the whole mip chain."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from quads import scene_of, wall
 from rays import to_linear, to_srgb
 
 from gym_batchnav.geometry import Camera
 from gym_batchnav.render.textures import SRGB_DECODE, SRGB_ENCODE, build_texture_pool, texture_size
-from gym_batchnav.scene.scene import Materials, Scene
+from gym_batchnav.scene.scene import Scene
 
 
 def scene_with(*textures: np.ndarray) -> Scene:
-    """A scene of one triangle and these textures."""
-    materials = Materials(
-        base_color=np.ones((1, 4), np.float32),
-        texture=np.zeros(1, np.int32),
-        alpha_mode=np.zeros(1, np.uint8),
-        alpha_cutoff=np.zeros(1, np.float32),
-        double_sided=np.ones(1, bool),
-        wrap=np.zeros((1, 2), np.uint8),
-        filter=np.zeros(1, np.uint8),
-    )
-    corners = np.eye(3, dtype=np.float32)
-    one = np.ones(1, np.int32)
-    triangles = np.array([[0, 1, 2]], np.int32)
-    return Scene("textured", corners, triangles, one - 1, one, materials, textures=textures)
+    return replace(scene_of(wall(2)), textures=textures)
 
 
 def area_average(image: np.ndarray, size: int) -> np.ndarray:
@@ -40,21 +30,11 @@ def test_tables_give_every_byte_back():
     assert (SRGB_ENCODE[np.rint(SRGB_DECODE * steps).astype(int)] == np.arange(256)).all()
 
 
-def test_levels_are_views_of_the_flat_array_in_order():
-    rng = np.random.default_rng(0)
-    textures = [rng.integers(0, 256, (16, 16, 4), dtype=np.uint8) for _ in range(3)]
+def test_levels_halve_down_to_one_texel_and_textures_of_the_right_size_stay_as_they_are():
+    textures = np.random.default_rng(0).integers(0, 256, (3, 16, 16, 4), dtype=np.uint8)
     pool = build_texture_pool(scene_with(*textures), 16)
-    assert (pool.size, len(pool)) == (16, 3)
     assert [level.shape for level in pool.levels] == [(3, s, s, 4) for s in (16, 8, 4, 2, 1)]
-    assert pool.flat.flags.c_contiguous
-    assert all(np.shares_memory(level, pool.flat) for level in pool.levels)
-    assert (np.concatenate([level.ravel() for level in pool.levels]) == pool.flat).all()
-    assert (pool.levels[0] == np.stack(textures)).all(), "a texture of the right size stays as it is"
-
-
-def test_a_scene_without_textures_has_an_empty_pool():
-    pool = build_texture_pool(scene_with(), 256)
-    assert len(pool) == 0 and pool.flat.size == 0 and pool.levels[0].shape == (0, 256, 256, 4)
+    assert (pool.levels[0] == textures).all()
 
 
 @given(st.integers(1, 40), st.integers(1, 40), st.sampled_from([1, 4, 16]), st.integers(0, 2**32 - 1))
@@ -82,10 +62,12 @@ def test_a_constant_texture_is_constant_on_every_level():
         assert (pool.flat == value).all()
 
 
-def test_bad_input_is_refused_by_name():
+def test_no_textures_make_an_empty_pool_and_bad_input_is_refused_by_name():
+    pool = build_texture_pool(scene_with(), 256)
+    assert len(pool) == 0 and pool.flat.size == 0 and pool.levels[0].shape == (0, 256, 256, 4)
     with pytest.raises(ValueError, match="power of two"):
         build_texture_pool(scene_with(), 100)
-    with pytest.raises(ValueError, match=r"texture 0 of scene 'textured'.*\(4, 4, 3\)"):
+    with pytest.raises(ValueError, match=r"texture 0 of scene 'quads'.*\(4, 4, 3\)"):
         build_texture_pool(scene_with(np.zeros((4, 4, 3), np.uint8)), 16)
 
 

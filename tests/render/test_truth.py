@@ -10,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from quads import Quad, checkerboard, scene_of, views_at, wall
 from rays import AHEAD, pixel_rays, to_srgb
+from scipy.spatial.transform import Rotation
+from trimesh.creation import icosphere
 
 from gym_batchnav.geometry import Camera, look_at
 from gym_batchnav.library.library import SceneLibrary
@@ -26,7 +28,6 @@ CELLS[0, 1] = True  # so that the board looks like itself no other way round
 TEXELS = np.where(np.kron(CELLS, np.ones((16, 16), bool))[..., None], [255, 255, 255, 255], [0, 0, 0, 255])
 BOARD = Quad((-1.5, -1, 0.2), (3, 0, -0.4), (0.3, 2, 0), TEXELS.astype(np.uint8))
 FLOOR = 10.0  # metres from its middle to its edges; farther off OpenGL's grid of vertex positions shows
-FACETS = 800  # around the sphere
 
 angles = st.floats(-math.pi, math.pi)
 turns = st.tuples(angles, angles, angles)  # roll, pitch, heading
@@ -36,24 +37,13 @@ places = st.tuples(fractions, fractions, fractions)
 
 def rotation(turn):
     """Camera axes [3, 3] after heading, pitch and roll, rows right, up and backward."""
-    axes = np.eye(3)
-    for axis, angle in zip((2, 0, 1), turn, strict=True):
-        cos = math.cos(angle)
-        sin = math.sin(angle)
-        one = (axis + 1) % 3
-        two = (axis + 2) % 3
-        step = np.eye(3)
-        step[one, one] = cos
-        step[one, two] = -sin
-        step[two, one] = sin
-        step[two, two] = cos
-        axes = axes @ step
-    return axes
+    return Rotation.from_euler("ZXY", turn).as_matrix()
 
 
 def rolled(eye, aim, roll):
-    """A view [4, 4] from ``eye`` to ``aim``, rolled."""
-    return (np.block([[rotation((roll, 0, 0)), np.zeros((3, 1))], [0, 0, 0, 1]]) @ look_at(eye, aim)).astype(np.float32)
+    view = look_at(eye, aim).astype(np.float64)
+    view[:3] = rotation((roll, 0, 0)) @ view[:3]
+    return view.astype(np.float32)
 
 
 def around(place, nearest, farthest):
@@ -61,18 +51,6 @@ def around(place, nearest, farthest):
     direction = np.array(place) if np.linalg.norm(place) > 0.1 else np.array([0.6, 0.5, -0.7])
     distance = np.linalg.norm(direction) / math.sqrt(3)
     return direction / np.linalg.norm(direction) * (nearest + (farthest - nearest) * distance)
-
-
-def sphere():
-    """Triangles [T, 3, 3] of the unit sphere."""
-    longitude = np.linspace(0, 2 * np.pi, FACETS + 1)
-    latitude = np.linspace(0, np.pi, FACETS // 2 + 1)
-    sin = np.sin(latitude)[:, None]
-    cos = np.cos(latitude)[:, None]
-    points = np.stack(np.broadcast_arrays(sin * np.cos(longitude), cos, sin * np.sin(longitude)), axis=-1)
-    corner = points[:-1, :-1], points[1:, :-1], points[1:, 1:], points[:-1, 1:]
-    halves = [np.stack([corner[i] for i in half], axis=2).reshape(-1, 3, 3) for half in ((0, 1, 2), (0, 2, 3))]
-    return np.concatenate(halves).astype(np.float32)
 
 
 def holes(first):
@@ -87,7 +65,7 @@ SCENES = {
     "floor": lambda: scene_of(Quad((-FLOOR, 0, FLOOR), (2 * FLOOR, 0, 0), (0, 0, -2 * FLOOR))),
     "room": lambda: rooms.scene_of("room", rooms.box(*ROOM, inward=True)),
     "crate": lambda: rooms.scene_of("crate", rooms.box(*CRATE)),
-    "sphere": lambda: rooms.scene_of("sphere", sphere()),
+    "sphere": lambda: rooms.scene_of("sphere", icosphere(7).triangles.astype(np.float32)),
     "board": lambda: scene_of(BOARD),
     "sheets": lambda: scene_of(
         wall(2, half=2, texture=holes(True), masked=True), wall(2, half=2, texture=holes(False), masked=True), wall(5)
@@ -113,8 +91,6 @@ def draw(name):
 
 @pytest.fixture
 def look(name):
-    """Draws the view straight ahead with one of the renderers."""
-
     def draw_ahead(*quads, camera=BARE, sensors=("depth", "rgb", "semantic")):
         renderer = make_renderer(name, SceneLibrary.from_scenes([scene_of(*quads)]))
         images = renderer.target(camera, sensors).render(np.zeros(1, int), AHEAD)

@@ -1,11 +1,15 @@
 """The Embree renderer against closed forms and a brute-force ray caster, and the contract of its targets."""
 
 import dataclasses
+import gc
 import multiprocessing
 import os
 import platform
 import subprocess
 import sys
+import weakref
+from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import numba
 import numpy as np
@@ -32,13 +36,16 @@ def soup(seed: int, count: int = 60) -> Scene:
     return dataclasses.replace(scene, materials=materials)
 
 
-@pytest.mark.parametrize(("width", "height"), [(64, 64), (37, 23), (5, 64), (1, 1), (66, 3)])
-def test_triangle_soups_match_brute_force(width, height):
+@pytest.mark.parametrize(
+    ("width", "height", "num_views"), [(64, 64, 5), (37, 23, 8), (5, 64, 8), (1, 1, 8), (66, 3, 8), (301, 203, 1)]
+)
+def test_triangle_soups_match_brute_force(width, height, num_views):
+    """The largest pictures are drawn in bands."""
     camera = dataclasses.replace(METRES, width=width, height=height)
     wrong = total = 0
-    for seed in range(4):
+    for seed in range(2 if width > 100 else 4):
         scene = soup(seed)
-        views = random_views(seed, 8)
+        views = random_views(seed, num_views)
         seen = render(scene, views, camera, ("depth", "semantic"))
         for depth, semantic, view in zip(seen["depth"][..., 0], seen["semantic"][..., 0], views, strict=True):
             distance, triangle = cast(scene, camera, view)
@@ -77,14 +84,6 @@ def test_scenes_of_nothing_and_of_slivers():
     surface = build_surface(dataclasses.replace(empty, materials=bare), 1)
     assert not np.lib.stride_tricks.as_strided(surface.triangles.view(np.uint8), (64,), (1,)).any()
     assert surface.materials["texture"].tolist() == [-1]
-    single = dataclasses.replace(
-        empty,
-        triangles=np.array([[0, 1, 2]], np.int32),
-        triangle_material=np.zeros(1, np.int32),
-        triangle_object=np.ones(1, np.int32),
-    )
-    semantic = render(single, AHEAD, sensors=("semantic", "rgb"))["semantic"][0, ..., 0]
-    assert semantic[63, 63] == 1 and semantic[0, 0] == 0, "the lower right half of the wall"
     flat = dataclasses.replace(one, vertices=one.vertices * np.float32([1, 0, 1]))
     assert (render(flat, AHEAD, Camera(63, 63), ("depth", "rgb"))["depth"].shape) == (1, 63, 63, 1)
 
@@ -118,15 +117,6 @@ def test_pictures_depend_on_neither_the_batch_nor_the_threads(sensors):
         for n in range(len(views)):
             assert (render(scene, views[n : n + 1], camera, sensors)[sensor][0] == batch[sensor][n]).all()
     assert numba.get_num_threads() == threads
-
-
-def test_a_large_picture_is_drawn_in_bands_without_seams():
-    camera = dataclasses.replace(METRES, width=301, height=203)
-    scene = soup(6)
-    view = random_views(6, 1)
-    distance, _ = cast(scene, camera, view[0])
-    depth = render(scene, view, camera)["depth"][0, ..., 0]
-    assert np.isclose(depth, np.minimum(distance, camera.max_depth), rtol=1e-4).mean() > 0.9995
 
 
 @pytest.mark.parametrize(("isa", "num_rays"), [("avx2", 8), ("sse4.2", 4)])
@@ -196,7 +186,7 @@ def seconds_elsewhere():
 scene, embree = load_scene(shipped_scenes()["apartment_0"]), shared_embree()
 embree.build_tree(scene, cull=False)
 before, clock = seconds_elsewhere(), time.thread_time()
-for _ in range(20):
+for _ in range(8):
     embree.build_tree(scene, cull=False)
 print(time.thread_time() - clock, seconds_elsewhere() - before)
 """
@@ -205,50 +195,28 @@ print(time.thread_time() - clock, seconds_elsewhere() - before)
     assert elsewhere < 0.2 * own
 
 
-def test_nothing_is_released_when_the_interpreter_ends():
-    program = """
-from gym_batchnav.render.embree import device as embree
-
-class Owner:
-    pass
-
-kept, dropped = Owner(), Owner()
-embree._release_with(kept, print, 1)
-embree._release_with(dropped, print, 2)
-del dropped
-"""
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert ended.stdout.split() == ["2"]
+def test_a_tree_is_released_with_its_owner_but_not_when_the_interpreter_ends(monkeypatch):
+    made = []
+    finalize = weakref.finalize
+    monkeypatch.setattr(weakref, "finalize", lambda *given: made.append(finalize(*given)) or made[-1])
+    tree = shared_embree().build_tree(scene_of(wall(2)), cull=False)
+    assert made[0].alive and not made[0].atexit
+    del tree
+    gc.collect()
+    assert not made[0].alive
 
 
 @pytest.mark.parametrize("fails_at", ["rtcSetSharedGeometryBuffer", "rtcCommitGeometry"])
 def test_a_tree_that_fails_releases_its_geometry(monkeypatch, fails_at):
     embree = Embree()
-    library = embree._library
-    made = []
-    released = []
-
-    class Watched:
-        """Embree's library, which counts geometries and fails at one function."""
-
-        def __getattr__(self, name):
-            function = getattr(library, name)
-
-            def call(*arguments):
-                if name == fails_at:
-                    raise RuntimeError("out of memory")
-                result = function(*arguments)
-                if name == "rtcNewGeometry":
-                    made.append(result)
-                elif name == "rtcReleaseGeometry":
-                    released.append(arguments[0])
-                return result
-
-            return call
-
+    lib = embree._library
+    watched = SimpleNamespace(**vars(lib))
+    watched.rtcNewGeometry = MagicMock(side_effect=lib.rtcNewGeometry)
+    watched.rtcReleaseGeometry = MagicMock(side_effect=lib.rtcReleaseGeometry)
+    setattr(watched, fails_at, MagicMock(side_effect=RuntimeError("out of memory")))
     with monkeypatch.context() as patch:
-        patch.setattr(embree, "_library", Watched())
+        patch.setattr(embree, "_library", watched)
         with pytest.raises(RuntimeError, match="out of memory"):
             embree.build_tree(scene_of(wall(2)), cull=False)
-    assert len(made) == 1 and released == made
+    assert watched.rtcNewGeometry.call_count == watched.rtcReleaseGeometry.call_count == 1
     assert embree.build_tree(scene_of(wall(2)), cull=False).handle

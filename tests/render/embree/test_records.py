@@ -1,60 +1,12 @@
-"""The records that kernels read by address: every field is read back where the kernels look for it."""
-
-import ctypes
+"""Numbers that kernels are handed: the extremes, and their types."""
 
 import numba
 import numpy as np
-from quads import checkerboard, scene_of, wall
+from quads import scene_of, wall
 from rays import AHEAD, METRES, render
 
-from gym_batchnav.library.library import SceneLibrary
-from gym_batchnav.render import records
 from gym_batchnav.render.embree import packet, trace
-from gym_batchnav.render.embree.renderer import EmbreeRenderer
 from gym_batchnav.render.embree.shade import LOG2_ERROR, find_levels, finish_colors
-from gym_batchnav.render.textures import build_texture_pool, level_starts
-
-
-class RayHit16(ctypes.Structure):
-    """RTCRayHit16 as rtcore_ray.h of Embree 4 declares it, with one level of instances."""
-
-    _fields_ = [
-        *((name, ctypes.c_float * 16) for name in ("org_x", "org_y", "org_z", "tnear")),
-        *((name, ctypes.c_float * 16) for name in ("dir_x", "dir_y", "dir_z", "time", "tfar")),
-        *((name, ctypes.c_uint * 16) for name in ("mask", "id", "flags")),
-        *((name, ctypes.c_float * 16) for name in ("Ng_x", "Ng_y", "Ng_z", "u", "v")),
-        *((name, ctypes.c_uint * 16) for name in ("primID", "geomID", "instID", "instPrimID")),
-    ]
-
-
-def test_a_slot_has_the_addresses_of_its_scene():
-    scene = scene_of(wall(2, texture=checkerboard(4), masked=True), wall(3))
-    library = SceneLibrary.from_scenes([scene])
-    renderer = EmbreeRenderer(library)
-    slot = renderer.slot_table(library, cull=False, size=64, masked_only=False).table[0]
-    built = records.build_surface(scene, 64)
-
-    def memory(field, count, kind):
-        return np.ctypeslib.as_array(ctypes.cast(int(slot[field]), ctypes.POINTER(kind)), (count,))
-
-    assert slot["tree"] and slot["masked"] == 1
-    assert (slot["num_triangles"], slot["num_materials"], slot["num_textures"]) == (4, 2, 1)
-    assert (memory("objects", 4, ctypes.c_int32) == scene.triangle_object).all()
-    assert (memory("triangles", built.triangles.nbytes, ctypes.c_uint8) == built.triangles.view(np.uint8)).all()
-    assert (memory("materials", built.materials.nbytes, ctypes.c_uint8) == built.materials.view(np.uint8)).all()
-    assert (memory("texels", built.pool.nbytes, ctypes.c_uint8) == built.pool.flat).all()
-    assert slot["triangles"] % 64 == 0
-    renderer.close()
-
-
-def test_a_packet_begins_with_embrees_rays():
-    for name, word in (
-        ("org_x", packet.ORIGIN), ("tnear", packet.NEAR), ("dir_x", packet.DIRECTION), ("tfar", packet.FAR),
-        ("mask", packet.MASK), ("Ng_x", packet.NORMAL), ("u", packet.U), ("v", packet.V),
-        ("primID", packet.TRIANGLE), ("geomID", packet.HIT),
-    ):  # fmt: skip
-        assert getattr(RayHit16, name).offset == 4 * word, name
-    assert ctypes.sizeof(RayHit16) == 4 * packet.ACTIVE
 
 
 def test_mip_levels_are_as_exact_as_they_say():
@@ -81,14 +33,6 @@ def test_mip_levels_are_as_exact_as_they_say():
         floats[packet.FOOTPRINT : packet.FOOTPRINT + 16] = absurd
         find(array, floats, size)
         assert (array[packet.LEVEL : packet.LEVEL + 16] == expected).all()
-
-
-def test_levels_start_where_the_pool_has_them():
-    scene = scene_of(*(wall(1.0 + k, texture=checkerboard(2 + k)) for k in range(3)))
-    for size in (1, 4, 256):
-        pool = build_texture_pool(scene, size)
-        starts = [(level.ctypes.data - pool.flat.ctypes.data) // 4 for level in pool.levels]
-        assert (len(pool) * level_starts(size)).tolist() == starts
 
 
 def test_read_only_arrays_compile_no_second_kernel():

@@ -13,19 +13,17 @@ TABLE = [SOFTWARE, *(EglDevice(1 + k, "NVIDIA") for k in range(4))]
 
 
 @pytest.mark.parametrize(
-    ("table", "expected"),
-    [([], 0), ([SOFTWARE], 0), ([SOFTWARE, EglDevice(1, "Mesa", "AMD Radeon RX 6800")], 1)],
+    ("table", "environment", "expected"),
+    [
+        ([], {}, 0),
+        ([SOFTWARE], {}, 0),
+        ([SOFTWARE, EglDevice(1, "Mesa", "AMD Radeon RX 6800")], {}, 1),
+        *((TABLE, {"LOCAL_RANK": str(rank)}, 1 + rank % 4) for rank in (0, 3, 5)),
+        (TABLE, {"GLCONTEXT_DEVICE_INDEX": "4", "LOCAL_RANK": "1"}, 4),
+    ],
 )
-def test_a_hardware_device_comes_before_software(table, expected):
-    assert choose_device(table, {}) == expected
-
-
-def test_workers_take_one_device_each_and_share_them_if_they_are_more():
-    assert [choose_device(TABLE, {"LOCAL_RANK": str(rank)}) for rank in range(6)] == [1, 2, 3, 4, 1, 2]
-
-
-def test_the_users_own_choice_overrides_all():
-    assert choose_device(TABLE, {"GLCONTEXT_DEVICE_INDEX": "4", "LOCAL_RANK": "1"}) == 4
+def test_hardware_comes_before_software_workers_share_it_and_users_override_all(table, environment, expected):
+    assert choose_device(table, environment) == expected
 
 
 @pytest.mark.parametrize("name", ["LOCAL_RANK", "GLCONTEXT_DEVICE_INDEX"])
@@ -51,14 +49,7 @@ def test_a_machine_without_egl_lists_nothing(monkeypatch):
 
 def test_what_a_device_does_not_offer_is_left_empty():
     """Only what its extensions name is asked for."""
-    strings = {
-        devices._EGL_EXTENSIONS: b"EGL_EXT_device_drm",
-        devices._EGL_DRM_DEVICE_FILE: b"/d/c1",
-    }
-
-    functions = {
-        "eglQueryDeviceStringEXT": lambda handle, name: strings[name],
-    }
+    strings = {devices._EGL_EXTENSIONS: b"EGL_EXT_device_drm", devices._EGL_DRM_DEVICE_FILE: b"/d/c1"}
+    functions = {"eglQueryDeviceStringEXT": lambda handle, name: strings[name]}
     assert devices._describe(functions, 2, 1) == EglDevice(2, file="/d/c1")
-    unknown = dict.fromkeys(functions)
-    assert devices._describe(unknown, 0, 1) == EglDevice(0)
+    assert devices._describe(dict.fromkeys(functions), 0, 1) == EglDevice(0)

@@ -1,5 +1,6 @@
 """The OpenGL renderer follows a library whose slots change, and its memory stays where it was."""
 
+import itertools
 import weakref
 from contextlib import contextmanager
 
@@ -9,18 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from quads import Quad, checkerboard, scene_of, wall
+from rays import AHEAD
 
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.library import SceneLibrary
-from gym_batchnav.render.opengl import OpenGLRenderer, heap, mirror, textures
+from gym_batchnav.library.sources import SceneSource
+from gym_batchnav.render.opengl import OpenGLRenderer, heap, mirror
 from gym_batchnav.render.opengl.context import shared_context
-from gym_batchnav.render.opengl.heap import SlotHeap, Uploads
+from gym_batchnav.render.opengl.heap import SlotHeap
 
 pytestmark = pytest.mark.opengl
 
 ALL = ("depth", "rgb", "semantic")
 CAMERA = Camera(32, 32, normalize_depth=False, max_depth=100.0)
-AHEAD = np.eye(4, dtype=np.float32)[None]
 
 
 @pytest.fixture(autouse=True)
@@ -78,22 +80,16 @@ def test_pictures_are_right_after_every_swap(monkeypatch, layers):
     slots = np.array([0, 1, 2])
     rng = np.random.default_rng(0)
     with rendering(library, 3) as (_, target):
-        for step in range(25):
+        for step in range(12):
             assert_same(target.render(slots, np.repeat(AHEAD, 3, axis=0)), fresh(library, slots))
             library.put(int(rng.integers(3)), scene_number(100 + step))
-
-
-def scene_source(scene):
-    from gym_batchnav.library.sources import SceneSource
-
-    return SceneSource(scene.name, lambda: scene)
 
 
 def test_a_new_scene_is_uploaded_little_by_little_unless_it_is_looked_at(monkeypatch):
     written = count_writes(monkeypatch)
     monkeypatch.setattr(heap, "PIECE_BYTES", 1000)
     monkeypatch.setattr(mirror, "UPLOAD_BYTES", 4000)
-    library = SceneLibrary([scene_source(scene_number(0))], num_spare_slots=1)
+    library = SceneLibrary([SceneSource("first", lambda: scene_number(0))], num_spare_slots=1)
     with rendering(library, 1, ("depth",)) as (_, target):
         target.render(np.array([0]), AHEAD)
         for looked_at in (False, True):
@@ -163,97 +159,30 @@ def test_a_heap_keeps_what_every_slot_holds(changes):
             assert sizes.sum() <= slots.capacity <= min(max(4 * heap.full_size(sizes), 1), 300)
 
 
-@pytest.mark.parametrize("fails", ["moderngl", "device"])
-def test_a_heap_without_memory_stays_as_it_was(monkeypatch, fails):
+@pytest.mark.parametrize("fails", ["any buffer", "the second buffer", "the device"])
+def test_a_renderer_without_memory_draws_again_once_there_is_some(monkeypatch, live_objects, fails):
     context = shared_context()
-    contents = np.arange(10, dtype=np.int32)
-    with context:
-        slots = SlotHeap(context, 2, {"one": 4, "two": 4}, 10**9)
-        slots.place({0: 10, 1: 5})
-        list(slots.write("two", 0, contents))
-        before = slots.start.tolist(), slots.size.tolist(), slots.capacity, slots.layout
-        made = []
-        with monkeypatch.context() as patch:
-            original = moderngl.Context.buffer
-
-            def buffer(self, reserve):
-                if len(made) == 1 and fails == "moderngl":
-                    raise RuntimeError("no memory")
-                made.append(original(self, reserve=reserve))
-                return made[-1]
-
-            def refuse(doing):
-                if fails == "device":
-                    raise RuntimeError(f"no memory {doing}")
-
-            patch.setattr(moderngl.Context, "buffer", buffer)
-            patch.setattr(context, "check", refuse)
-            with pytest.raises(RuntimeError, match="no memory"):
-                slots.place({1: 1000})
-        assert made and all(isinstance(each.mglo, moderngl.InvalidObject) for each in made), "what was made is released"
-        assert before == (slots.start.tolist(), slots.size.tolist(), slots.capacity, slots.layout)
-        slots.place({1: 1000})
-        start = int(slots.start[0])
-        assert np.frombuffer(slots.buffer("two").read(), np.int32)[start : start + 10].tolist() == contents.tolist()
-
-
-def test_a_renderer_without_memory_draws_again_once_there_is_some(monkeypatch):
+    make_buffer = moderngl.Context.buffer
     library = SceneLibrary.from_scenes([scene_number(0), scene_number(1)])
+    slots, views = np.array([0, 1]), np.repeat(AHEAD, 2, axis=0)
+    numbers = itertools.count()
+
+    def refuse(*arguments, **keywords):
+        if fails == "the second buffer" and next(numbers) % 2 == 0:
+            return make_buffer(*arguments, **keywords)
+        raise RuntimeError("no memory")
+
     with rendering(library, 2) as (_, target):
-        target.render(np.array([0, 1]), np.repeat(AHEAD, 2, axis=0))
+        target.render(slots, views)
         library.put(1, scene_number(2, most_quads=400))
+        before = len(live_objects())
         with monkeypatch.context() as patch:
-            patch.setattr(shared_context(), "allocate", refuse_memory)
+            patch.setattr(*((context, "check") if fails == "the device" else (moderngl.Context, "buffer")), refuse)
             for _ in range(2):
                 with pytest.raises(RuntimeError, match="no memory"):
-                    target.render(np.array([0, 1]), np.repeat(AHEAD, 2, axis=0))
-        slots = np.array([0, 1])
-        assert_same(target.render(slots, np.repeat(AHEAD, 2, axis=0)), fresh(library, slots))
-
-
-def refuse_memory(*arguments):
-    raise RuntimeError("no memory")
-
-
-def test_there_is_room_for_slots_that_are_empty_at_first():
-    with shared_context():
-        slots = SlotHeap(shared_context(), 4, {"items": 4}, 10**9)
-        slots.place({0: 100, 1: 120})
-        for slot, size in ((2, 110), (3, 110), (0, 0), (0, 90), (1, 120)):
-            slots.place({slot: size})
-        assert slots.capacity == 440 and slots.layout == 1
-        slots.place({0: 110})
-        assert slots.layout == 2
-
-
-@given(st.lists(st.integers(0, 60), unique=True, max_size=40), st.integers(1, 9))
-def test_layers_are_copied_in_runs_that_cross_no_array(sources, page):
-    copied = {}
-    for source, to, count in textures.runs(np.array(sources, int), page):
-        assert source // page == (source + count - 1) // page and to // page == (to + count - 1) // page
-        copied |= {to + k: source + k for k in range(count)}
-    assert copied == dict(enumerate(sources))
-
-
-def test_uploads_stay_within_their_budget_and_end():
-    log = []
-
-    def pieces(name, count):
-        for _ in range(count):
-            log.append(name)
-            yield heap.PIECE_BYTES
-
-    uploads = Uploads()
-    for slot, name, count in ((0, "a", 5), (1, "b", 3), (0, "c", 2)):
-        uploads.put(slot, name, pieces(name, count))
-    uploads.advance(2 * heap.PIECE_BYTES)
-    assert log == ["a"] * 2
-    uploads.finish([1])
-    assert log == ["a"] * 2 + ["b"] * 3
-    uploads.put(0, "a", None)
-    for _ in range(3):
-        uploads.advance(heap.PIECE_BYTES)
-    assert log == ["a"] * 2 + ["b"] * 3 + ["c"] * 2
+                    target.render(slots, views)
+        assert len(live_objects()) == before
+        assert_same(target.render(slots, views), fresh(library, slots))
 
 
 # Memory

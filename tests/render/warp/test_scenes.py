@@ -1,6 +1,5 @@
 """Scenes of the Warp renderer come and go with those of its library."""
 
-import gc
 import weakref
 
 import numpy as np
@@ -28,6 +27,5 @@ def test_a_scene_that_has_left_is_released_although_another_target_showed_it():
     assert len(shapes) == 1  # shared by both targets
     library.put(0, scene_of(wall(3)))
     np.testing.assert_allclose(depth.render(slot, AHEAD)["depth"], 3, rtol=1e-5)
-    gc.collect()
     assert shapes[0]() is None
     renderer.close()
