@@ -16,7 +16,7 @@ SETTINGS = StreamSettings(batch_size=8, capacity=32, min_samples=8, deterministi
 
 
 @pytest.fixture
-def keywords(tmp_path):
+def keywords():
     return dict(num_envs=4, scenes=[box_room()], episodes=20, camera=Camera(8, 8))
 
 
@@ -28,7 +28,7 @@ def test_a_dataset_gives_the_minibatches_of_a_stream_as_tensors(keywords):
     dataset = StreamDataset(keywords, SETTINGS)
     loader = DataLoader(dataset, batch_size=None)
     with BatchStream(keywords, SETTINGS) as stream:
-        for direct, loaded, wanted in zip(taken(dataset, 5), taken(loader, 5), stream, strict=False):
+        for direct, loaded, wanted in zip(taken(dataset, 3), taken(loader, 3), stream, strict=False):
             assert set(direct) == set(loaded) == set(wanted)
             for name, values in wanted.items():
                 assert isinstance(direct[name], torch.Tensor)

@@ -53,7 +53,7 @@ def test_frames_of_a_sample_stay_together(reservoir):
 
 
 def test_a_reservoir_keeps_every_sample_with_the_same_probability():
-    runs, total, capacity = 250, 60, 12
+    runs, total, capacity = 150, 60, 12
     kept = np.zeros(total)
     for seed in range(runs):
         memory = memory_of(capacity, reservoir=True, seed=seed)

@@ -1,16 +1,9 @@
 import numpy as np
 import pytest
-from rooms import box, box_room, scene_of
+from rooms import box, scene_of
 
 from gym_batchnav import viz
-from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
-
-
-@pytest.fixture(scope="module")
-def navmesh():
-    """Return the navmesh of a room of 8 m by 6 m with a wall along x = 0 that ends at z = 1.5."""
-    room = box_room()
-    return NavMesh.build(room.vertices, room.triangles, NavMeshSettings())
+from gym_batchnav.navmesh.mesh import NavMesh
 
 
 def middle(top_down, row, column):
@@ -44,7 +37,7 @@ def test_nothing_is_told_of_pixels_where_nobody_can_walk(navmesh):
 
 def test_an_island_without_a_way_is_infinitely_far_and_grey():
     floors = scene_of("two", box((-6, -0.1, -2), (-1, 0, 2)), box((1, -0.1, -2), (6, 0, 2)))
-    navmesh = NavMesh.build(floors.vertices, floors.triangles, NavMeshSettings())
+    navmesh = NavMesh.build(floors.vertices, floors.triangles)
     above = viz.navmesh_map(navmesh, size=240)
     field = viz.geodesic_field(navmesh, np.array([-3.0, 0, 0]), above)
     drawn = viz.draw_field(above, field, contour=0, strength=1.0)

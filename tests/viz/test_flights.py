@@ -12,8 +12,6 @@ from gym_batchnav.env.ids import make_batch
 from gym_batchnav.flight.episodes import FlightEpisodes
 from gym_batchnav.flight.task import DroneNav
 from gym_batchnav.geometry import Camera
-from gym_batchnav.library.library import SceneLibrary
-from gym_batchnav.render.api import make_renderer
 from gym_batchnav.viz.demonstration import demonstrate, draw_demonstration
 from gym_batchnav.viz.maps import section_map
 
@@ -36,7 +34,7 @@ def env(tmp_path_factory):
     [([[-3, 1, 2.1], [3, 1, 1.9]], (1.0, 1.5)), ([[1.6, 1, 2.5], [1.9, 1, -2.5]], (-2.0, -1.0))],
     ids=["from the south", "from the east"],
 )
-def test_a_section_shows_things_where_their_pixels_are(path, columns):
+def test_a_section_shows_things_where_their_pixels_are(renderer_of, path, columns):
     """A box of 0.5 x 0.6 x 1 m behind the path; another one in front of it is cut away."""
     path = np.array(path)
     hidden = box((-1, 0.1, 2.6), (0, 2, 2.9)) if path[0, 0] < 0 else box((2.6, 0.1, -1), (2.9, 2, 0))
@@ -44,9 +42,7 @@ def test_a_section_shows_things_where_their_pixels_are(path, columns):
     drawn = []
     for objects in ([ROOM], [ROOM, thing, hidden]):
         scene = scene_of("room", *objects)
-        renderer = make_renderer("embree", SceneLibrary.from_scenes([scene]))
-        drawn.append(section_map(renderer, scene, 0, [path], 400))
-        renderer.close()
+        drawn.append(section_map(renderer_of(scene), scene, 0, [path], 400))
     rows, cols = np.nonzero((drawn[0].picture != drawn[1].picture).any(axis=-1))
     corners = drawn[1].pixels(thing.reshape(-1, 3))
     np.testing.assert_allclose([cols.min(), cols.max() + 1], [corners[:, 0].min(), corners[:, 0].max()], atol=2)

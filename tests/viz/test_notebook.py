@@ -12,7 +12,6 @@ import pytest
 from PIL import Image
 from rooms import box_room
 
-from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
 from gym_batchnav.task.pointnav import PointNav
 from gym_batchnav.viz.notebook import mime_bundle
 
@@ -27,6 +26,9 @@ def picture_of(bundle):
 
 def test_a_batch_shows_itself_at_any_time_and_says_why_there_are_no_pictures(make):
     env = make(4, sensors=("rgb", "depth"))
+    line = repr(env)
+    assert line.startswith("BatchNavEnv(num_envs=4, scenes=['room'], sensors=('rgb', 'depth'), task=PointNav(")
+    assert "autoreset_mode='next_step'" in line and len(line) < 300
     fresh = env._repr_mimebundle_()
     assert "no pictures before the first reset" in words_of(fresh) and "image/png" not in fresh
     env.reset(seed=0)
@@ -144,27 +146,21 @@ def test_a_batch_shows_itself_from_another_thread_while_it_is_closed(make):
     assert "closed: no pictures" in words_of(env._repr_mimebundle_())
 
 
-def test_a_scene_shows_its_map_and_its_counts():
-    scene = box_room("hall")
-    assert repr(scene) == "Scene('hall', 8.0 x 2.6 x 6.0 m, 36 triangles, 3 objects, 0 textures)"
-    bundle = scene._repr_mimebundle_()
-    words = words_of(bundle)
-    navmesh = NavMesh.build(scene.vertices, scene.triangles, NavMeshSettings())
-    for fact in (
-        "triangles 36",
-        "vertices 108",
-        "objects 3",
-        "8.00 x 2.60 x 6.00 m",
-        f"{navmesh.navigable_area:.1f} m2",
-    ):
-        assert fact in words
+def test_a_scene_and_a_navmesh_show_their_maps_and_their_counts(room, navmesh):
+    assert repr(room) == "Scene('room', 8.0 x 2.6 x 6.0 m, 36 triangles, 3 objects, 0 textures)"
+    bundle = room._repr_mimebundle_()
+    area = f"{navmesh.navigable_area:.1f} m2"
+    for fact in ("triangles 36", "vertices 108", "objects 3", "8.00 x 2.60 x 6.00 m", area):
+        assert fact in words_of(bundle)
     picture = np.asarray(picture_of(bundle))
     green = (picture == (46, 150, 100)).all(axis=2)
     assert green.sum() > 500 and not green[picture.shape[0] // 2 - 20, 60:200].any()
+    assert area in repr(navmesh) and len(repr(navmesh)) < 100
+    bundle = navmesh._repr_mimebundle_()
+    assert f"{navmesh.num_polygons:,}, with" in words_of(bundle) and picture_of(bundle).size[0] == 560
 
 
-def test_a_scene_with_nothing_to_walk_on_or_to_see_shows_itself():
-    room = box_room()
+def test_a_scene_with_nothing_to_walk_on_or_to_see_shows_itself(room):
     thin = replace(room, triangles=room.triangles[12:24], triangle_material=room.triangle_material[12:24],
                    triangle_object=room.triangle_object[12:24])  # fmt: skip
     assert "walkable" in words_of(thin._repr_mimebundle_())
@@ -174,17 +170,3 @@ def test_a_scene_with_nothing_to_walk_on_or_to_see_shows_itself():
         triangle_material=np.zeros(0, np.int32), triangle_object=np.zeros(0, np.int32),
     )  # fmt: skip
     assert "no picture" in words_of(empty._repr_mimebundle_()) and "36" not in repr(empty)
-
-
-def test_a_navmesh_shows_itself():
-    scene = box_room()
-    navmesh = NavMesh.build(scene.vertices, scene.triangles, NavMeshSettings())
-    assert f"{navmesh.navigable_area:.1f} m2" in repr(navmesh) and len(repr(navmesh)) < 100
-    bundle = navmesh._repr_mimebundle_()
-    assert f"{navmesh.num_polygons:,}, with" in words_of(bundle) and picture_of(bundle).size[0] == 560
-
-
-def test_the_line_of_a_batch_says_what_it_is(make):
-    line = repr(make(3))
-    assert line.startswith("BatchNavEnv(num_envs=3, scenes=['room'], sensors=('depth',), task=PointNav(")
-    assert "autoreset_mode='next_step'" in line and len(line) < 300

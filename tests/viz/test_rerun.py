@@ -1,6 +1,7 @@
 """Recordings of a running batch for rerun's viewer, read back by rerun."""
 
 # ruff: noqa: E402
+from collections import defaultdict
 from functools import partial
 
 import numpy as np
@@ -34,21 +35,15 @@ def run(env, steps, indices):
     open_ones = {}
     observation = env.reset(seed=4)[0]
 
-    def note(index, reward=None, action=None):
-        episode = open_ones[index]
-        episode["rgb"].append(observation["rgb"][index].copy())
-        episode["depth"].append(observation["depth"][index].copy())
-        episode["semantic"].append(observation["semantic"][index].copy())
-        episode["pose"].append(camera_to_world(env.cameras.views(env.agents, np.array([index])))[0])
-        episode["goal"].append(env.episodes.goal[index].copy())
-        if reward is not None:
-            episode["reward"].append(reward)
-            episode["action"].append(action)
-            episode["distance"].append(float(env.episodes.distance[index]))
+    def note(index, **more):
+        more |= {sensor: observation[sensor][index].copy() for sensor in IMAGES}
+        more["pose"] = camera_to_world(env.cameras.views(env.agents, np.array([index])))[0]
+        more["goal"] = env.episodes.goal[index].copy()
+        for name, value in more.items():
+            open_ones[index][name].append(value)
 
     def begin(index):
-        names = ("rgb", "depth", "semantic", "pose", "goal", "reward", "action", "distance")
-        open_ones[index] = {name: [] for name in names}
+        open_ones[index] = defaultdict(list)
         episodes.append(open_ones[index])
         note(index)
 
@@ -62,7 +57,8 @@ def run(env, steps, indices):
             if ended[index]:
                 begin(index)
             else:
-                note(index, float(reward[index]), int(actions[index]))
+                distance = float(env.episodes.distance[index])
+                note(index, reward=float(reward[index]), action=int(actions[index]), distance=distance)
         ended = terminated | truncated
     return episodes
 

@@ -2,14 +2,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from PIL import Image
-from rooms import box, box_room, scene_of
+from rooms import box, scene_of
 
 from gym_batchnav import viz
 from gym_batchnav.geometry import Camera, view_matrices
-from gym_batchnav.library.library import SceneLibrary
-from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
-from gym_batchnav.render.api import make_renderer
+from gym_batchnav.navmesh.mesh import NavMesh
 
 
 def test_a_mosaic_keeps_every_picture_in_reading_order():
@@ -45,17 +42,8 @@ def test_a_comparison_is_white_below_where_pictures_are_alike():
     np.testing.assert_array_equal(sheet, viz.mosaic(np.concatenate([one, other, expected]), columns=3))
 
 
-@pytest.fixture(scope="module")
-def room():
-    """Return a room of 8 m by 6 m with a wall along x = 0 that ends at z = 1.5 and a crate at (1.5..2.5, -1..0)."""
-    return box_room()
-
-
-def test_the_map_from_above_shows_the_inside_with_the_ceiling_off(room):
-    library = SceneLibrary.from_scenes([room])
-    renderer = make_renderer("embree", library)
-    above = viz.scene_map(renderer, room, 0, size=440)
-    renderer.close()
+def test_the_map_from_above_shows_the_inside_with_the_ceiling_off(room, renderer_of):
+    above = viz.scene_map(renderer_of(room), room, 0, size=440)
 
     def color(x, z):
         column, row = above.pixels(np.array([x, 0.0, z])).astype(int)
@@ -70,15 +58,14 @@ def test_the_map_from_above_shows_the_inside_with_the_ceiling_off(room):
     assert above.pixels(np.array([0, 0, 1.0]))[1] > above.pixels(np.array([0, 0, -1.0]))[1]
 
 
-def test_a_scene_of_one_colour_is_drawn_so_that_its_shapes_can_be_told_apart(room):
+def test_a_scene_of_one_colour_is_drawn_so_that_its_shapes_can_be_told_apart(room, renderer_of):
     white = replace(room, materials=replace(room.materials, base_color=np.ones_like(room.materials.base_color)))
-    renderer = make_renderer("embree", SceneLibrary.from_scenes([white]))
+    renderer = renderer_of(white)
     above = viz.scene_map(renderer, white, 0, size=440)
     camera = Camera(width=120, height=120)
     # From z = 2.5, between the wall's end and the far side, towards the crate and the corner behind it.
     view = view_matrices(np.array([[0.5, 0, 2.5]], np.float32), np.array([-0.5], np.float32), 1.25)
     (picture,) = viz.draw_for_people(renderer, camera, np.zeros(1, int), view)
-    renderer.close()
 
     def shade(x, z):
         column, row = above.pixels(np.array([x, 0.0, z])).round().astype(int)
@@ -93,25 +80,16 @@ def test_a_scene_of_one_colour_is_drawn_so_that_its_shapes_can_be_told_apart(roo
     assert (picture.min(axis=2) < 130).mean() < 0.15  # lines are thin
 
 
-def test_nothing_hit_is_sky():
+def test_nothing_hit_is_sky(renderer_of):
     floor = scene_of("floor", box((-5, -0.1, -5), (5, 0, 5)))
-    renderer = make_renderer("embree", SceneLibrary.from_scenes([floor]))
-    (picture,) = viz.draw_for_people(renderer, Camera(width=32, height=32), np.zeros(1, int), look(0.0))
-    renderer.close()
+    view = view_matrices(np.zeros((1, 3), np.float32), np.zeros(1, np.float32), 1.25)
+    (picture,) = viz.draw_for_people(renderer_of(floor), Camera(width=32, height=32), np.zeros(1, int), view)
     np.testing.assert_array_equal(picture[:15], np.broadcast_to(viz.SKY, (15, 32, 3)))
     assert (picture[-6:] != viz.SKY).any(axis=2).all()
 
 
-def look(heading):
-    """Return the view [1, 4, 4] from the origin."""
-    return view_matrices(np.zeros((1, 3), np.float32), np.array([heading], np.float32), 1.25)
-
-
-def test_the_walkable_area_is_outlined_and_viewpoints_point_where_they_look(room):
-    navmesh = NavMesh.build(room.vertices, room.triangles, NavMeshSettings())
-    renderer = make_renderer("embree", SceneLibrary.from_scenes([room]))
-    plain = viz.scene_map(renderer, room, 0, size=440)
-    renderer.close()
+def test_the_walkable_area_is_outlined_and_viewpoints_point_where_they_look(room, navmesh, renderer_of):
+    plain = viz.scene_map(renderer_of(room), room, 0, size=440)
     outlined = viz.draw_outline(plain, navmesh)
     green = (outlined.picture == viz.OUTLINE).all(axis=2)
     row, column = np.nonzero(green)
@@ -128,8 +106,7 @@ def test_the_walkable_area_is_outlined_and_viewpoints_point_where_they_look(room
         assert lean @ (east, south) > 1 and abs(lean @ (south, east)) < 1
 
 
-def test_viewpoints_of_one_place_do_not_hide_each_other(room):
-    navmesh = NavMesh.build(room.vertices, room.triangles, NavMeshSettings())
+def test_viewpoints_of_one_place_do_not_hide_each_other(navmesh):
     plain = viz.navmesh_map(navmesh, size=400)
     crowd = np.array([[-2.0, 0, 0], [-2.0, 0, 0], [-1.95, 0, 0], [3.0, 0, 2.0]])
     picture = viz.draw_viewpoints(plain, crowd, np.zeros(4), [1, 2, 3, 4])
@@ -146,26 +123,21 @@ def test_viewpoints_of_one_place_do_not_hide_each_other(room):
         assert np.linalg.norm(shift) < 40
 
 
-def test_what_stands_high_is_drawn_where_its_pixels_are_said_to_be():
+def test_what_stands_high_is_drawn_where_its_pixels_are_said_to_be(renderer_of):
     """Rays of a map are parallel: a corner 2.5 m up has the pixel of one on the floor, within two."""
     tower = box((7, 2.5, 7), (8, 2.6, 8))
     scene = scene_of("tower", box((-8, -0.1, -8), (8, 0, 8)), tower)
-    renderer = make_renderer("embree", SceneLibrary.from_scenes([scene]))
-    above = viz.scene_map(renderer, scene, 0, 800, cut=3.0)
-    renderer.close()
+    above = viz.scene_map(renderer_of(scene), scene, 0, 800, cut=3.0)
     column, row = above.pixels(np.array([7.0, 0, 7.5])).round().astype(int)
     line = above.picture[row, column - 12 : column + 12].astype(int).sum(axis=1)
     assert abs(int(np.argmin(line)) - 12) <= 2
 
 
-def test_a_map_is_neither_mirrored_nor_turned_against_the_navmesh():
+def test_a_map_is_neither_mirrored_nor_turned_against_the_navmesh(renderer_of):
     """The floor is L-shaped; its foot points east and lies in the south."""
     ell = scene_of("ell", box((0, -0.1, 0), (2, 0, 8)), box((2, -0.1, 6), (6, 0, 8)))
-    navmesh = NavMesh.build(ell.vertices, ell.triangles, NavMeshSettings())
-    renderer = make_renderer("embree", SceneLibrary.from_scenes([ell]))
-    maps = viz.scene_map(renderer, ell, 0, 300), viz.navmesh_map(navmesh, 300)
-    renderer.close()
-    for above in maps:
+    navmesh = NavMesh.build(ell.vertices, ell.triangles)
+    for above in (viz.scene_map(renderer_of(ell), ell, 0, 300), viz.navmesh_map(navmesh, 300)):
         filled = []
         for x, z in ((1, 1), (5, 7), (5, 1), (1, 7)):
             column, row = above.pixels(np.array([x, 0.0, z])).astype(int)
@@ -200,8 +172,7 @@ def test_where_no_picture_can_be_written_is_said_by_name(tmp_path, name, error, 
     assert [path.name for path in tmp_path.iterdir()] == ["folder.png"]
 
 
-def test_trajectories_and_goals_are_drawn_where_they_are(room):
-    navmesh = NavMesh.build(room.vertices, room.triangles, NavMeshSettings())
+def test_trajectories_and_goals_are_drawn_where_they_are(navmesh):
     top_down = viz.navmesh_map(navmesh, size=400)
     path = np.array([[-3, 0, 0], [-3, 0, 2]], float)
     picture = viz.draw_trajectories(top_down, [path], np.array([[3, 0, 2]], float))
@@ -211,14 +182,3 @@ def test_trajectories_and_goals_are_drawn_where_they_are(room):
     assert tuple(picture[row, column]) == viz.PATH_COLORS[0]
     column, row = top_down.pixels(np.array([0.0, 0, -1])).astype(int)  # inside the wall
     assert tuple(picture[row, column]) == viz.BACKGROUND
-
-
-@pytest.mark.parametrize("name", ["clip.gif", "clip.png"])
-def test_clips_keep_their_frames(tmp_path, name):
-    frames = [np.full((20, 30, 3), shade, np.uint8) for shade in (0, 120, 240)]
-    viz.save_clip(frames, tmp_path / name, fps=5)
-    with Image.open(tmp_path / name) as clip:
-        assert (clip.n_frames, clip.size) == (3, (30, 20))
-        clip.seek(2)
-        assert abs(int(np.asarray(clip.convert("RGB")).mean()) - 240) < 8
-    assert [path.name for path in tmp_path.iterdir()] == [name]

@@ -1,8 +1,6 @@
 """The window in a real browser, judged by what it draws. Needs playwright, and chromium on the path."""
 
 # ruff: noqa: E402
-import functools
-import http.server
 import io
 import shutil
 import threading
@@ -14,7 +12,7 @@ from libraries import REQUIRED, require
 from PIL import Image
 from rooms import box_room
 
-viser = pytest.importorskip("viser", reason="needs the extra [view]")
+pytest.importorskip("viser", reason="needs the extra [view]")
 require("playwright")
 
 from playwright import sync_api
@@ -145,34 +143,3 @@ def test_playing_steps_all_agents_and_a_second_viewer_sees_it(page, browser, wal
     expected = f"{walking.env.episodes.num_steps[0]} of 500"
     wait_for(lambda: any(box.input_value() == expected for box in other.locator("input").all()), "the second viewer")
     other.close()
-
-
-PROBE = """async ([address, protocol]) => {
-    const outcome = new Promise(resolve => {
-        const socket = new WebSocket(address, protocol);
-        socket.onmessage = () => resolve("shown");
-        socket.onclose = () => resolve("refused");
-    });
-    return await outcome;
-}"""
-
-
-def test_a_page_of_another_site_sees_nothing(browser, walking, tmp_path):
-    (tmp_path / "index.html").write_text("<html>another site</html>")
-    serving = functools.partial(http.server.SimpleHTTPRequestHandler, directory=tmp_path)
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), serving) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            address = walking.server.url.replace("http", "ws")
-            for site, expected in (
-                (f"http://site.localhost:{server.server_port}", "refused"),
-                (walking.server.url, "shown"),
-            ):
-                page = browser.new_page()
-                page.goto(site)
-                assert page.evaluate(PROBE, [address, f"viser-v{viser.__version__}"]) == expected, site
-                page.close()
-        finally:
-            server.shutdown()
-            thread.join()

@@ -2,9 +2,7 @@
 
 import numpy as np
 import pytest
-from rooms import box_room
 
-from gym_batchnav.navmesh.mesh import NavMesh, NavMeshSettings
 from gym_batchnav.scene.load import load_scene
 from gym_batchnav.viz.window.models import distance_field, first_hit, is_overhead, scene_model
 
@@ -12,30 +10,21 @@ FLOOR = np.array([[-4, 0, -3], [4, 0, -3], [4, 0, 3], [-4, 0, 3], [-4, 1, -3], [
 TWO_LEVELS = np.array([[0, 2, 1], [0, 3, 2], [4, 6, 5]], np.int32)
 
 
-@pytest.fixture(scope="module")
-def room():
-    scene = box_room()
-    return scene, NavMesh.build(scene.vertices, scene.triangles, NavMeshSettings())
-
-
-def test_only_the_ceiling_is_overhead(room):
-    scene, navmesh = room
-    over = is_overhead(scene, navmesh)
-    corners = scene.vertices[scene.triangles[over]]
+def test_only_the_ceiling_is_overhead(room, navmesh):
+    over = is_overhead(room, navmesh)
+    corners = room.vertices[room.triangles[over]]
     assert over.sum() >= 2 and (corners[..., 1] == pytest.approx(2.6))
-    walls_and_floor = scene.vertices[scene.triangles[~over]]
+    walls_and_floor = room.vertices[room.triangles[~over]]
     assert (walls_and_floor[..., 1].min(axis=1) < 1).all()
 
 
-def test_both_parts_together_are_the_scene(room, tmp_path):
-    scene, navmesh = room
+def test_both_parts_together_are_the_scene(room, navmesh, tmp_path):
     parts = []
-    for name, data in zip(("lower", "overhead"), scene_model(scene, navmesh), strict=True):
+    for name, data in zip(("lower", "overhead"), scene_model(room, navmesh), strict=True):
         (tmp_path / f"{name}.glb").write_bytes(data)
         parts.append(load_scene(tmp_path / f"{name}.glb"))
-    assert sum(len(part.triangles) for part in parts) == len(scene.triangles)
-    areas = [doubled_area(part) for part in parts]
-    assert sum(areas) == pytest.approx(doubled_area(scene), rel=1e-5)
+    assert sum(len(part.triangles) for part in parts) == len(room.triangles)
+    assert sum(doubled_area(part) for part in parts) == pytest.approx(doubled_area(room), rel=1e-5)
     assert parts[1].bounds[0, 1] > 2
 
 
@@ -51,20 +40,15 @@ def doubled_area(scene):
         ((-1, 5, 1), (0, -1, 0), (-1, 0, 1)),
         ((-1, -5, 1), (0, 3, 0), (-1, 0, 1)),  # from below
         ((0, 1, 0.5), (1, -1, 0), (1, 0, 0.5)),
+        *(((0, 5, 0), none, (np.nan,) * 3) for none in ((0, 1, 0), (1, 0, 0), (np.nan, 0, 0), (0, 0, 0), (100, -1, 0))),
     ],
 )
-def test_a_ray_meets_the_nearest_surface(origin, direction, expected):
-    np.testing.assert_allclose(first_hit(FLOOR, TWO_LEVELS, origin, direction), expected, atol=1e-6)
-
-
-@pytest.mark.parametrize("direction", [(0, 1, 0), (1, 0, 0), (np.nan, 0, 0), (0, 0, 0), (100, -1, 0)])
-def test_a_ray_that_meets_nothing(direction):
+def test_a_ray_meets_the_nearest_surface_or_nothing(origin, direction, expected):
     with np.errstate(all="ignore"):
-        assert np.isnan(first_hit(FLOOR, TWO_LEVELS, (0, 5, 0), direction)).all()
+        np.testing.assert_allclose(first_hit(FLOOR, TWO_LEVELS, origin, direction), expected, atol=1e-6)
 
 
-def test_the_field_has_the_distances_of_the_navmesh(room):
-    _, navmesh = room
+def test_the_field_has_the_distances_of_the_navmesh(navmesh):
     goal = navmesh.snap(np.array([[-3.0, 0.0, -2.0]]))[0]
     field = distance_field(navmesh, goal)
     some = np.linspace(0, len(field.points) - 1, 40).astype(int)
