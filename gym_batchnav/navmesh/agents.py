@@ -67,7 +67,13 @@ class NavMeshAgents:
         self._tables[slot] = None
 
     def step(
-        self, commands: Commands, agents: AgentState, active: np.ndarray, outcome: StepOutcome, *, sliding: bool
+        self,
+        commands: Commands,
+        agents: AgentState,
+        active: np.ndarray,
+        outcome: StepOutcome,
+        *,
+        sliding: bool,
     ) -> None:
         """Turn and move every active agent.
 

@@ -288,6 +288,10 @@ def write_navmesh(mesh: NavMeshData, path: str | os.PathLike[str]) -> None:
 
     The file is written under a temporary name and renamed, so a reader never sees an incomplete file.
 
+    Args:
+        mesh: The navmesh.
+        path: The file, usually ``*.navmesh``.
+
     Raises:
         ValueError: If the mesh is empty, or too large for the 16-bit indices of a tile or the 8-bit indices of a detail
             mesh.

@@ -170,7 +170,9 @@ class NavMesh:
     def drops(self, vertices: np.ndarray, triangles: np.ndarray) -> Drops:
         """Measure the distance of a scene's visible floor below this navmesh; see ``kernels.floor.make_drops``.
 
-        ``vertices`` are [V, 3] float32, metres, and ``triangles`` [T, 3] int32.
+        Args:
+            vertices: [V, 3] float32, metres.
+            triangles: [T, 3] int32, rows of ``vertices``.
         """
         return make_drops(self._ground, self.settings, vertices, triangles)
 

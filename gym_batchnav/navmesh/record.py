@@ -289,7 +289,11 @@ def label_islands(neighbours: np.ndarray) -> np.ndarray:
 
 
 def is_detour(method: str) -> bool:
-    """Return whether a method is Detour's, the one that Habitat uses, and not the exact one; ValueError for others."""
+    """Return whether a method is Detour's, the one that Habitat uses, instead of the exact one.
+
+    Raises:
+        ValueError: If the method is unknown.
+    """
     if method not in GEODESICS:
         raise ValueError(f"method={method!r}: choose one of {', '.join(map(repr, GEODESICS))}")
     return method == "detour"

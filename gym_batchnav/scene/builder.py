@@ -58,10 +58,12 @@ class Part:
 
 
 class SceneBuilder:
-    """A builder that collects the content of one scene; ``build`` returns the Scene, warnings go to ``files``.
+    """A builder that collects the content of one scene; ``build`` returns the Scene.
 
-    ``texture_size`` is that of ``load_scene``. Textures that are not ``filtered`` are scaled without averages, for
-    colours that stand for numbers.
+    Args:
+        files: The files of the scene, to which warnings are added.
+        texture_size: Longest side of a texture in pixels, or ``"auto"``; see ``load_scene``.
+        filtered: Whether textures are scaled by averages; colours that stand for numbers must not be.
     """
 
     def __init__(self, files: SceneFiles, texture_size: int | str = AUTO, *, filtered: bool = True) -> None:
@@ -79,8 +81,10 @@ class SceneBuilder:
     def add_image(self, data: bytes | None, label: str, alpha: bytes | None = None) -> int:
         """Add a texture and return its number, or -1 if it is missing (``data`` None) or damaged.
 
-        ``data`` are the bytes of an image file and ``label`` its name in messages. ``alpha`` are those of another file,
-        whose alpha (or brightness if it is opaque) becomes the alpha.
+        Args:
+            data: The bytes of an image file.
+            label: Its name in messages.
+            alpha: The bytes of another image file, whose alpha (or brightness if it is opaque) becomes the alpha.
 
         Raises:
             ValueError: If it is KTX2 or too large, or all textures, damaged ones included, are too many or have more
@@ -111,7 +115,11 @@ class SceneBuilder:
         return decode_texture(image, label, self._textures.size, filtered)
 
     def expect(self, num_vertices: int, num_triangles: int) -> None:
-        """Check the size of compressed data before it is unpacked; ValueError if ``part`` would not accept it."""
+        """Check the size of compressed data before it is unpacked, without counting it.
+
+        Raises:
+            ValueError: If ``part`` would not accept it.
+        """
         self._read.check(num_vertices, num_triangles)
 
     def part(
@@ -124,8 +132,12 @@ class SceneBuilder:
     ) -> Part | None:
         """Return a part without unused vertices and triangles that are not finite; None if no triangle is left.
 
-        ``vertices`` are [V, 3] float, ``triangles`` [T, 3] integers below V, ``uvs`` [V, 2] float, which a texture
-        needs, and ``colors`` [V, 4] uint8.
+        Args:
+            vertices: [V, 3] float.
+            triangles: [T, 3] integers, each below V.
+            material: Material of the part; a texture needs ``uvs``.
+            uvs: [V, 2] float.
+            colors: [V, 4] uint8.
 
         Raises:
             ValueError: If all parts exceed the limits above, or are larger than the files' sizes justify.
@@ -158,10 +170,14 @@ class SceneBuilder:
     def add_object(
         self, name: str, parts: list[Part], matrix: np.ndarray, category: str = "", solid: bool = True
     ) -> None:
-        """Place parts as one object with a semantic id; an object without any is left out.
+        """Place parts as one object with a semantic id.
 
-        ``matrix`` [4, 4] leads from their frame to the world. The name suggests the category unless the file states
-        one; a ``solid`` object is an obstacle or ground.
+        Args:
+            name: The object's name.
+            parts: Its parts; without any it is left out.
+            matrix: [4, 4], from their frame to the world.
+            category: Its category if the file states one; by default the name suggests it.
+            solid: Whether it is an obstacle or ground.
 
         Raises:
             ValueError: If the scene exceeds the limits above, or is larger than the files' sizes justify.
@@ -176,7 +192,8 @@ class SceneBuilder:
     def vertices_and_triangles(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the vertices [V, 3] float64 and triangles [T, 3] int32 placed so far, in the file's world frame.
 
-        Raises ValueError if there is no triangle.
+        Raises:
+            ValueError: If there is no triangle.
         """
         if not self._placed:
             raise ValueError("it has no triangles: export its meshes as triangles")
@@ -201,7 +218,15 @@ class SceneBuilder:
         navmesh: NavMesh | None,
         metadata: dict[str, object],
     ) -> Scene:
-        """Return the Scene; ``vertices`` [V, 3] float32 and ``triangles`` are those placed, in the scene's frame."""
+        """Return the Scene.
+
+        Args:
+            name: The scene's name.
+            vertices: [V, 3] float32, the vertices of ``vertices_and_triangles`` in the scene's frame.
+            triangles: [T, 3] int32, the triangles of ``vertices_and_triangles``.
+            navmesh: The navmesh that came with the file.
+            metadata: Other facts about the scene.
+        """
         if self._num_dropped:
             self._files.warnings.append(f"{self._num_dropped} triangles with corners that are not finite were dropped")
         parts = [part for part, _, _ in self._placed]
@@ -242,7 +267,11 @@ class SceneBuilder:
 
 
 class ImageBudget:
-    """A counter of a scene's images, damaged ones included, since trying to decode them takes time."""
+    """A counter of a scene's images, damaged ones included, since trying to decode them takes time.
+
+    Args:
+        files: The scene's files.
+    """
 
     def __init__(self, files: SceneFiles) -> None:
         self._files = files
@@ -252,7 +281,8 @@ class ImageBudget:
     def add(self, *sizes: int) -> None:
         """Count the image of a texture, which is made of files with these sizes in bytes.
 
-        Raises ValueError if there are too many, or they have more bytes than the scene's files justify.
+        Raises:
+            ValueError: If there are too many, or they have more bytes than the scene's files justify.
         """
         self._num_images += 1
         self._num_bytes += sum(sizes)
@@ -304,7 +334,12 @@ class Placed:
 def compose(name: str, placed: Sequence[Placed]) -> Scene:
     """Join placed scenes; the materials and textures of a scene that is placed several times are stored once.
 
-    The result has no navmesh and no metadata; its warnings are those of its parts.
+    Args:
+        name: The name of the result.
+        placed: One or more scenes.
+
+    Returns:
+        A Scene without navmesh and metadata; its warnings are those of its parts.
 
     Raises:
         ValueError: If they have more than ``MAX_TRIANGLES`` in total.

@@ -171,7 +171,9 @@ def category_in_extras(node: Mapping[str, Any]) -> str:
 def number_of(category: str, numbers: Mapping[str, int]) -> int | None:
     """Return the number of a category, or that of its common name; None if neither has one.
 
-    ``numbers`` are by category, under any of their names.
+    Args:
+        category: A category as a dataset calls it.
+        numbers: Numbers by category, under any of their names.
     """
     if category in numbers:
         return numbers[category]

@@ -23,6 +23,10 @@ _MIN_STORE_PARTS = 3  # of the path of a folder with shared files, counting the 
 class SceneError(ValueError):
     """The error of a scene that cannot be used or saved; the message names the scene, the problem and the remedy.
 
+    Args:
+        scene: Path or name of the scene.
+        reason: The problem and the remedy, without the scene.
+
     Attributes:
         scene: Path or name of the scene.
         reason: The problem and the remedy, without the scene.
@@ -41,7 +45,9 @@ class SceneError(ValueError):
 class SceneNotFoundError(SceneError, FileNotFoundError):
     """The error of a scene whose file does not exist.
 
-    The reason names the path too, since others may know the scene by its name.
+    Args:
+        scene: Path of the file.
+        reason: The problem and the remedy, which name the path, since others may know the scene by its name.
     """
 
     def __init__(self, scene: str | Path, reason: str | None = None) -> None:
@@ -142,7 +148,12 @@ class SceneFiles:
     def part(self, uri: str) -> SceneFiles:
         """Return the record of another scene file to which this scene refers, whose digest is taken here as well.
 
-        The path and the errors are those of ``beside``.
+        Args:
+            uri: Its path, as for ``beside``.
+
+        Raises:
+            ValueError: If the path leads out of the scene's folder, or the file is too large.
+            FileNotFoundError: If the file does not exist.
         """
         path = self.path_of(uri)
         found = SceneFiles(path)

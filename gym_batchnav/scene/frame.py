@@ -62,8 +62,13 @@ def place(
 ) -> tuple[np.ndarray, Frame]:
     """Find a scene's frame and transform its vertices to metres with y up; guesses are added to the warnings.
 
-    ``vertices`` [V, 3] float64 are in the file's frame; ``triangles`` are [T, 3]. See ``load_scene`` for ``up`` and
-    ``scale``; where one is ``"auto"``, the frame that a configuration states decides.
+    Args:
+        files: The scene's files.
+        vertices: [V, 3] float64, in the file's frame.
+        triangles: [T, 3] integers.
+        up: ``"y"``, ``"z"`` or ``"auto"``; see ``load_scene`` for the rules of up and scale.
+        scale: Metres per unit, or ``"auto"``.
+        stated: The frame that a configuration next to the file states, which decides if ``"auto"`` is given.
 
     Returns:
         The vertices [V, 3] float32 and the frame.

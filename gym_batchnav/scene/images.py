@@ -30,11 +30,13 @@ class DamagedImageError(ValueError):
 def open_image(
     data: bytes, label: str, largest: int = MAX_TEXTURE_SIDE, *, decodes: bool = True
 ) -> Image.Image | Ktx2Image:
-    """Open an image, called ``label`` in messages, and check its size, without decoding its pixels.
+    """Open an image and check its size, without decoding its pixels.
 
-    ``data`` are the bytes of a PNG, JPEG, WebP, BMP, TGA, GIF, TIFF or KTX2 file, or of an AVIF file if Pillow reads
-    it. Of several mip levels, the largest of at most ``largest`` pixels per side is chosen. Unless ``decodes``, it need
-    not be possible to decode the pixels here.
+    Args:
+        data: The bytes of a PNG, JPEG, WebP, BMP, TGA, GIF, TIFF or KTX2 file, or of an AVIF file if Pillow reads it.
+        label: Its name in messages.
+        largest: Pixels per side up to which a mip level is chosen, if the file has several.
+        decodes: Whether its pixels are wanted too, so that it must be possible to decode it here.
 
     Raises:
         DamagedImageError: If it is not such an image.
@@ -86,9 +88,16 @@ def _check_size(width: int, height: int, max_pixels: int, label: str) -> None:
 def decode_texture(
     image: Image.Image | Ktx2Image, label: str, largest: int = MAX_TEXTURE_SIDE, filtered: bool = True
 ) -> np.ndarray:
-    """Decode an image that ``open_image`` opened: [H, W, 4] uint8 with row 0 at the top.
+    """Decode an image that ``open_image`` opened.
 
-    A side of more than ``largest`` pixels is scaled down, by averages if ``filtered``, else by leaving out pixels.
+    Args:
+        image: The image.
+        label: Its name in messages.
+        largest: Pixels per side of the result; a larger image is scaled down.
+        filtered: Whether it is scaled by averages; otherwise some of its pixels are left out.
+
+    Returns:
+        [H, W, 4] uint8 with row 0 at the top.
 
     Raises:
         DamagedImageError: If its data is damaged.
@@ -155,8 +164,11 @@ def mask_of(pixels: np.ndarray, height: int, width: int) -> np.ndarray:
 def encode_texture(pixels: np.ndarray, jpeg_quality: int) -> tuple[bytes, str]:
     """Encode a texture [H, W, 4] uint8 as PNG or JPEG, whichever is smaller, or as PNG if it has alpha.
 
-    Returns the bytes of the file and their MIME type. Raises ValueError if it has no pixels, or more than these formats
-    support.
+    Returns:
+        The bytes of the file and their MIME type.
+
+    Raises:
+        ValueError: If it has no pixels, or more than these formats support.
     """
     opaque = bool((pixels[..., 3] == 255).all())
     image = Image.fromarray(pixels[..., :3] if opaque else pixels)

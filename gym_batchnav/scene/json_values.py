@@ -15,10 +15,14 @@ MAX_JSON_ITEMS = 4_000_000
 
 
 def parse_json(data: bytes, max_bytes: int | None = None) -> dict[str, Any]:
-    """Parse a JSON object in UTF-8, with or without a byte order mark; NaN and infinities are not allowed.
+    """Parse a JSON object of bounded size; NaN and infinities are not allowed.
 
-    Raises ValueError if it has more than ``max_bytes`` (``MAX_JSON_BYTES`` by default) or ``MAX_JSON_ITEMS``, or is not
-    a JSON object.
+    Args:
+        data: UTF-8, with or without a byte order mark.
+        max_bytes: Limit of its size, ``MAX_JSON_BYTES`` by default.
+
+    Raises:
+        ValueError: If it exceeds the limit or ``MAX_JSON_ITEMS``, or is not a JSON object.
     """
     max_bytes = MAX_JSON_BYTES if max_bytes is None else max_bytes
     if len(data) > max_bytes:
@@ -67,10 +71,16 @@ def number(owner: Mapping[str, Any], key: str, default: float) -> float:
 
 
 def numbers(owner: Mapping[str, Any], key: str, default: Sequence[float], largest: float = 1e30) -> np.ndarray:
-    """Return the finite numbers under ``key`` as float64; if it is absent ``default``, whose length they have.
+    """Return the finite numbers under ``key`` as float64, with the length of ``default``.
 
-    If ``default`` has one number, the value may be a number or a list. Raises ValueError if the value is anything else,
-    or a magnitude is not below ``largest``.
+    Args:
+        owner: A JSON object.
+        key: The key.
+        default: The numbers to return if the key is absent. If there is one, the value may be a number or a list.
+        largest: Limit of their magnitude, exclusive.
+
+    Raises:
+        ValueError: If the value is anything else.
     """
     value = owner.get(key, default)
     if len(default) == 1 and not isinstance(value, (list, tuple)):

@@ -30,7 +30,12 @@ __all__ = ["SUFFIXES", "SceneError", "SceneNotFoundError", "check_load_options",
 
 SUFFIXES = (".glb", ".gltf", ".obj", ".ply", ".stl", ".off", MJCF_SUFFIX)
 _GLTF = (".glb", ".gltf")
-_MAX_BYTES = {".gltf": MAX_GLTF_JSON_BYTES, ".obj": MAX_TEXT_BYTES, ".off": MAX_TEXT_BYTES, MJCF_SUFFIX: MAX_XML_BYTES}
+_MAX_BYTES = {
+    ".gltf": MAX_GLTF_JSON_BYTES,
+    ".obj": MAX_TEXT_BYTES,
+    ".off": MAX_TEXT_BYTES,
+    MJCF_SUFFIX: MAX_XML_BYTES,
+}
 _MARGIN = 1.0  # metres by which a scene's own navmesh or annotated mesh may exceed its bounds
 
 

@@ -58,7 +58,11 @@ def save_glb(scene: Scene, path: str | Path) -> None:
 
 
 def glb_bytes(scene: Scene) -> bytes:
-    """Return the content of the file that ``save_glb`` writes; it raises the same SceneError."""
+    """Return the content of the file that ``save_glb`` writes.
+
+    Raises:
+        SceneError: See ``save_glb``.
+    """
     sizes = np.bincount(scene.triangle_object, minlength=len(scene.objects) + 1)
     if sizes[0] or len(sizes) != len(scene.objects) + 1 or not sizes[1:].all():
         raise SceneError(

@@ -158,8 +158,14 @@ def collapse_edges(points: Any, corners: Any, looks: Any, quadrics: Any, max_tri
     """Move points to neighbours until few enough triangles are left, or none can move.
 
     In each round every point moves whose error is at most a limit and whose triangles have not changed in this round.
-    ``points``, ``corners``, ``looks`` and ``quadrics`` are those of ``_Mesh``; all but the first are written. A corner
-    takes over the look at the point to which it moves, on the surface on which it moves.
+
+    Args:
+        points: [P, 3] float64, metres.
+        corners: [T, 3] int64, rows of points. Written.
+        looks: [T, 3] int64, numbers of texture coordinates and colours. Written: a corner takes over the number at the
+            point to which it moves, on the surface on which it moves.
+        quadrics: [P, 10] float64. Written.
+        max_triangles: How many triangles are few enough.
 
     Returns:
         [T] bool, which triangles are left.

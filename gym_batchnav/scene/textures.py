@@ -19,8 +19,11 @@ class Textures:
     """A list of textures of at most a size, which with ``"auto"`` is halved whenever they exceed ``AUTO_BYTES``.
 
     The size with ``"auto"`` is therefore the largest of 2,048, 1,024, 512, ... with which all textures fit. Each is
-    added as soon as it is decoded, so that there are never two of full size in memory. Textures that are not
-    ``filtered`` are scaled without averages, for colours that stand for numbers.
+    added as soon as it is decoded, so that there are never two of full size in memory.
+
+    Args:
+        size: Longest side of a texture in pixels, or ``"auto"``.
+        filtered: Whether pixels are averaged; colours that stand for numbers must not be.
 
     Attributes:
         size: Longest side of a texture in pixels, so far.

@@ -92,13 +92,16 @@ def _corner_height(links: np.ndarray, floor: np.ndarray, span: int, direction: i
 
 @njit(**ENTRY)
 def simplify(points: np.ndarray, max_error: np.float32, max_length: int, kept: np.ndarray) -> int:
-    """Choose the points of one traced border that make up the simplified border, and return their number.
+    """Choose the points of one traced border that make up the simplified border.
 
     Points where the region across changes are kept, so that neighbours have the same corners. Along walls the point
     farthest from its edge is added until none is farther than ``max_error``; then edges that are too long are split.
 
-    ``points`` [N, 4] int32 are those of one border from `trace`. Lengths are in cells; a ``max_length`` of 0 sets none.
-    ``kept`` [N] int64 is written: rows of points, in order.
+    ``points`` [N, 4] int32 are those of one border from `trace`. Lengths are in cells; a ``max_length`` of 0 sets
+    none. ``kept`` [N] int64 is written: rows of points, in order.
+
+    Returns:
+        The number of rows written.
     """
     total = len(points)
     count = 0
@@ -251,7 +254,10 @@ def find_bridge(outline: np.ndarray, holes: np.ndarray, hole_start: np.ndarray, 
     """Find the shortest line that joins a hole to the outline without touching anything else.
 
     ``holes`` [M, 3] int32 are the vertices of all holes that are not yet joined, ``hole_start`` [H + 1] int64 the first
-    vertex of each. Returns the row in the outline and the row in the hole; -1 twice if there is no such line.
+    vertex of each.
+
+    Returns:
+        The row in the outline and the row in the hole; -1 twice if there is no such line.
     """
     own = holes[hole_start[hole] : hole_start[hole + 1]]
     left = 0
@@ -307,11 +313,15 @@ def merge_holes(outline: np.ndarray, holes: list[np.ndarray]) -> np.ndarray:
 def region_outlines(
     points: np.ndarray, start: np.ndarray, owner: np.ndarray, max_error: float, max_length: int
 ) -> dict[int, list[np.ndarray]]:
-    """Simplify traced borders and join the holes of every region to its outline: the rings [M, 3] int32 by region.
+    """Simplify traced borders and join the holes of every region to its outline.
 
     The borders are those of `trace`. Lengths are in cells; a ``max_length`` of 0 sets none.
 
-    Raises ValueError if a region has so many holes that joining them would take long.
+    Returns:
+        The rings [M, 3] int32 of every region, usually one.
+
+    Raises:
+        ValueError: If a region has so many holes that joining them would take long.
     """
     outlines: dict[int, list[np.ndarray]] = {}
     holes: dict[int, list[np.ndarray]] = {}

@@ -283,9 +283,14 @@ def triangulate_floors(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Triangulate every polygon, with added vertices where its floor is not flat.
 
-    ``vertices`` [V, 3], ``polygons`` [P, 6] padded with -1, ``neighbours`` [P, 6] across every edge (-1 for none) and
-    ``owner`` [P], the region of every polygon, are int32. The floor is sampled every ``spacing`` cells (0 to use only
-    the polygons' corners), and is at most ``max_error`` voxels from a triangle.
+    Args:
+        vertices: [V, 3] int32.
+        polygons: [P, 6] int32, padded with -1.
+        neighbours: [P, 6] int32, polygon across every edge, -1 for none.
+        owner: [P] int32, region of every polygon.
+        floors: The open spans and their regions.
+        spacing: Distance between samples of the floor, cells; 0 to use only the polygons' corners.
+        max_error: Maximal distance of a triangle from the sampled floor, voxels.
 
     Returns:
         The added vertices [D, 3] float64, triangles [T, 3] int32 as rows of the vertices followed by the added ones,

@@ -98,10 +98,13 @@ def _join(
     limit: int,
     joined: np.ndarray,
 ) -> int:
-    """Write the union of two polygons that share the edge from ``start`` to ``end`` of the first, and return its size.
+    """Write the union of two polygons that share the edge from ``start`` to ``end`` of the first.
 
     ``first`` and ``second`` [6] int32, ``start`` and ``end`` are rows of ``points``; those of the union are written to
-    ``joined`` [12] int32. The size is 0 if the union is not strictly convex or has more than ``limit`` vertices.
+    ``joined`` [12] int32.
+
+    Returns:
+        The number of vertices of the union, 0 if it is not strictly convex or has more than ``limit``.
     """
     size = first_size + second_size - 2
     if size > limit:
@@ -129,11 +132,15 @@ def _join(
 
 @njit(**ENTRY)
 def polygonise(points: np.ndarray, ring: np.ndarray, limit: int) -> np.ndarray:
-    """Divide the inside of a ring into convex polygons: [P, 6] int32, vertices padded with -1.
+    """Divide the inside of a ring into convex polygons.
 
     Triangles are merged across the longest edges first. Triangles without area or with a repeated vertex are left out.
+
     ``ring`` [N] int64 are the rows of ``points`` along the outline; the ends of a bridge to a hole occur twice. A
     polygon has at most ``limit`` vertices, which is at most 6.
+
+    Returns:
+        [P, 6] int32, vertices padded with -1.
     """
     corners = _triangulate(points[ring])
     polygons = np.full((len(corners), 6), -1, np.int32)
@@ -200,7 +207,9 @@ def weld(rings: list[np.ndarray], tolerance: int) -> tuple[np.ndarray, list[np.n
     """Merge the corners that rings [N, 3] int32 share.
 
     Corners are merged if they coincide seen from above and their heights differ by at most ``tolerance`` voxels.
-    Returns the vertices [V, 3] int32, and each ring as rows of them [N] int64.
+
+    Returns:
+        The vertices [V, 3] int32, and each ring as rows of them [N] int64.
     """
     vertices: list[list[int]] = []
     places: dict[tuple[int, int], list[int]] = {}

@@ -121,7 +121,8 @@ def _flood(
 def _sorted_by_depth(distance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Sort spans by their distance [S] in whole cells, then by number.
 
-    Returns the first span of every depth [D + 1] int64, and the spans [S] int32.
+    Returns:
+        The first span of every depth [D + 1] int64, and the spans [S] int32.
     """
     start = np.zeros((distance.max() >> 1) + 2, np.int64)
     for span in range(len(distance)):
@@ -167,8 +168,10 @@ def _join(todo: np.ndarray, count: int, more: np.ndarray, region: np.ndarray) ->
 def watershed(links: np.ndarray, distance: np.ndarray) -> tuple[np.ndarray, int]:
     """Divide spans into regions: basins of the distance field grow from its peaks down.
 
-    ``distance`` [S] int32 is that of `boundary_distance`. Returns the region of every span [S] int32, numbered from 1,
-    and the number of regions including SOLID.
+    ``distance`` [S] int32 is that of `boundary_distance`.
+
+    Returns:
+        The region of every span [S] int32, numbered from 1, and the number of regions including SOLID.
     """
     distance = _blur(links, distance)
     region = np.zeros(len(links), np.int32)
@@ -205,8 +208,9 @@ def watershed(links: np.ndarray, distance: np.ndarray) -> tuple[np.ndarray, int]
 def region_rings(links: np.ndarray, region: np.ndarray, num_regions: int) -> tuple[np.ndarray, np.ndarray]:
     """List the regions adjacent to every region, in order along its boundary.
 
-    Returns start [num_regions + 1] int64 and the adjacent regions, SOLID for a wall. For a region that encloses others
-    only the boundary that its first span lies on is listed.
+    Returns:
+        start [num_regions + 1] int64 and the adjacent regions, SOLID for a wall. For a region that encloses others only
+        the boundary that its first span lies on is listed.
     """
     first = np.full(num_regions, -1, np.int64)
     num_edges = 0
@@ -267,11 +271,17 @@ class _Region:
 def merge_regions(
     region: np.ndarray, rings: list[list[int]], column: np.ndarray, min_area: float, merge_area: float
 ) -> np.ndarray:
-    """Drop groups of connected regions that are too small, then merge small regions into their smallest neighbours.
+    """Drop groups of connected regions that are too small, then merge small regions into neighbours.
 
-    ``region`` [S] int32 and ``column`` [S] are those of every span; ``rings`` are those of the regions, the first of
-    which is SOLID's and not used. Groups of fewer than ``min_area`` cells are dropped, regions of fewer than
-    ``merge_area`` merged. Returns the new region of every span [S] int32, numbered without gaps.
+    Args:
+        region: [S] int32, region of every span.
+        rings: The ring of each region; the first item is SOLID's and not used.
+        column: [S], column of every span.
+        min_area: Cells; groups of connected regions with fewer cells are dropped.
+        merge_area: Cells; regions with fewer cells are merged into their smallest neighbour.
+
+    Returns:
+        [S] int32, new region of every span, numbered without gaps.
     """
     sizes = np.bincount(region, minlength=len(rings)).tolist()
     regions = {number: _Region(sizes[number], rings[number]) for number in range(1, len(rings)) if sizes[number]}

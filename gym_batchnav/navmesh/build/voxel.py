@@ -65,7 +65,9 @@ def _split(
     """Cut a convex polygon along ``axis`` at ``limit`` (Recast's dividePoly).
 
     Its vertices are ``points[:count]``, and ``axis`` is 0 for x or 2 for z; ``below`` and ``above`` are written.
-    Returns the number of vertices of the part below and of the part above.
+
+    Returns:
+        The number of vertices of the part below and of the part above.
     """
     num_below = num_above = 0
     last = count - 1
@@ -112,9 +114,16 @@ def rasterise(
     Spans of a column that overlap or touch are merged, and the merged span is walkable if any of its triangles is.
     Recast's rule gives nearly the same result for dense triangles but depends on their order; this one does not.
 
-    ``points`` [V, 3] float32 are metres from the lowest corner of the grid, none negative; ``triangles`` [T, 3] int
-    those of which ``walkable`` [T] bool says which are flat enough to stand on. ``width`` and ``depth`` are the cells
-    along x and z. Memory is reserved for ``expected_spans``; the system provides it as it is written.
+    Args:
+        points: [V, 3] float32, metres from the lowest corner of the grid, none negative.
+        triangles: [T, 3] int.
+        walkable: [T] bool, whether the triangle is flat enough to stand on.
+        cell_size: Side of a cell, metres, float32.
+        cell_height: Height of a voxel, metres, float32.
+        width: Cells along x.
+        depth: Cells along z.
+        max_spans: Limit of the number of spans.
+        expected_spans: Number of spans to reserve memory for; the system provides it as it is written.
 
     Returns:
         Linked lists of spans, lowest first: head [width * depth] int32, -1 for an empty column, and the spans, some of
@@ -299,8 +308,10 @@ def find_floors(spans: SolidSpans, height: int) -> OpenSpans:
 def link(spans: OpenSpans, width: int, height: int, climb: int) -> np.ndarray:
     """Link every open span to the one that an agent steps onto in each direction (rcBuildCompactHeightfield).
 
-    The agent steps up or down by at most ``climb`` voxels and needs ``height`` voxels above the floor. Returns the
-    neighbour in every direction [F, 4] int32, -1 for none.
+    The agent steps up or down by at most ``climb`` voxels and needs ``height`` voxels above the floor.
+
+    Returns:
+        [F, 4] int32, neighbour in every direction, -1 for none.
     """
     start, column, floor, ceiling = spans
     links = np.full((len(floor), 4), -1, np.int32)
@@ -323,8 +334,9 @@ def link(spans: OpenSpans, width: int, height: int, climb: int) -> np.ndarray:
 def boundary_distance(links: np.ndarray) -> np.ndarray:
     """Compute the distance field of Recast's rcErodeWalkableArea by two sweeps of a chamfer transform.
 
-    Returns the distance of every span [S] int32 in half cells to the nearest span without four links; straight steps
-    count 2 and diagonal steps 3.
+    Returns:
+        [S] int32, distance in half cells to the nearest span without four links; straight steps count 2 and diagonal
+        steps 3.
     """
     distance = np.empty(len(links), np.int32)
     for span in range(len(links)):
@@ -352,7 +364,8 @@ def _relax(links: np.ndarray, distance: np.ndarray, span: int, first: int, secon
 def keep_spans(links: np.ndarray, kept: np.ndarray) -> np.ndarray:
     """Renumber the links [F, 4] among the spans of a mask [F]; links to other spans become -1.
 
-    Returns [K, 4] int32, the first rows of ``links``, which is overwritten to save memory.
+    Returns:
+        [K, 4] int32, the first rows of ``links``, which is overwritten to save memory.
     """
     new_index = np.full(len(kept), -1, np.int32)
     count = 0

@@ -39,8 +39,10 @@ def make_cells(ground: Ground, corners: Corners) -> Cells:
     """List the corners that every piece of a ground sees.
 
     The cells are enlarged until the numbers of pieces and of listed corners are within their limits. Larger cells make
-    a query slower, since it has to test more corners itself, but do not change its result. Raises ValueError if the
-    lists exceed the limit even in a grid of one cell.
+    a query slower, since it has to test more corners itself, but do not change its result.
+
+    Raises:
+        ValueError: If the lists exceed the limit even in a grid of one cell.
     """
     low = ground.frame[:2]
     high = ground.frame[:2]
@@ -114,8 +116,11 @@ def _cut(
     """Cut polygons into pieces, cell by cell.
 
     The polygons of a cell are ``candidates[begin:end]`` with begin and end in ``grid`` [NZ, NX, 2] int32, which are
-    overwritten by begin and end in the pieces. Returns pieces [Q + 1, 2] int32 (polygon; the second column is 0), their
-    outlines [S, 2] float32 (x and z, metres) and the first row of every outline [Q + 1] int32.
+    overwritten by begin and end in the pieces.
+
+    Returns:
+        Pieces [Q + 1, 2] int32 (polygon; the second column is 0), their outlines [S, 2] float32 (x and z, metres) and
+        the first row of every outline [Q + 1] int32.
     """
     bound = len(candidates)
     work = np.empty((2, MAX_OUTLINE, 2), np.float64)
@@ -179,8 +184,10 @@ def _mark(
 ) -> int:
     """Mark the samples of a polygon that lie in a cone of sight from a corner.
 
-    The directions of the cone's sides are seen from the corner. ``found`` is the number of pieces touched before the
-    call; that after it is returned.
+    ``found`` pieces are touched before the call. The directions of the cone's sides are seen from the corner.
+
+    Returns:
+        Number of pieces touched after the call.
     """
     x = corners.point[corner, 0]
     z = corners.point[corner, 2]
@@ -203,11 +210,17 @@ def _mark(
 
 @njit(**ENTRY)
 def _list_corners(
-    ground: Ground, corners: Corners, pieces: np.ndarray, outline_start: np.ndarray, samples: _Samples, most_listed: int
+    ground: Ground,
+    corners: Corners,
+    pieces: np.ndarray,
+    outline_start: np.ndarray,
+    samples: _Samples,
+    most_listed: int,
 ) -> tuple[bool, np.ndarray]:
     """Find the samples that every corner sees, and write the second column of ``pieces``.
 
-    Returns whether the list has at most ``most_listed`` corners, and the list [L] int32, which is empty if it has not.
+    Returns:
+        Whether the list has at most ``most_listed`` corners, and the list [L] int32, which is empty if it has not.
     """
     num_corners = len(corners.point)
     num_pieces = len(pieces) - 1

@@ -124,7 +124,8 @@ def find_corridor(
 ) -> int:
     """Search a corridor between two points of one island.
 
-    Returns the number of its polygons, which are in ``search.corridor``; 0 if a limit is exceeded.
+    Returns:
+        The number of its polygons, which are in ``search.corridor``; 0 if a limit is exceeded.
     """
     if start_polygon == end_polygon:
         search.corridor[0] = start_polygon
@@ -291,11 +292,13 @@ def _into_polygon(ground: Ground, polygon: int, point: Vertex) -> Vertex:
 
 @njit(**INNER)
 def _change(apex: Vertex, own: Vertex, other: Vertex, new: Vertex, side: np.float32) -> int:
-    """Decide how the next portal changes one side of the funnel, which is _RIGHT or _LEFT.
+    """Decide how the next portal changes one side of the funnel.
 
     The funnel begins at ``apex``, ``own`` is the end of this side, ``other`` that of the other, and ``new`` that of the
-    next portal on this side. Returns _KEEP if the funnel would widen, _NARROW, or _BEND if its sides would cross: the
-    path then bends at ``other``.
+    next portal on this side, which is _RIGHT or _LEFT.
+
+    Returns:
+        _KEEP if the funnel would widen, _NARROW, or _BEND if its sides would cross: the path then bends at ``other``.
     """
     if side * _area(apex, own, new) > _ZERO:
         return _KEEP
@@ -321,8 +324,10 @@ def _pull_string(ground: Ground, search: Search, length: int, start: Vertex, end
     """Pull a string taut in a corridor of the given number of polygons.
 
     Every bend restarts the funnel at the portal after the one that it lies on. Each bend lies on a later portal than
-    the one before, so the loop ends within its bound. Returns the number of points, which are in ``search.points``; at
-    least ``MAX_CORRIDOR`` if there are too many.
+    the one before, so the loop ends within its bound.
+
+    Returns:
+        The number of points, which are in ``search.points``; at least ``MAX_CORRIDOR`` if there are too many.
     """
     corridor = search.corridor
     apex = _into_polygon(ground, to_int64(corridor[0]), start)

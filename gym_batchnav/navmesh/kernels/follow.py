@@ -32,9 +32,10 @@ class Stride(NamedTuple):
 
 @njit(**SMALL)
 def _next_corner(row: np.ndarray, goal_set: int, corner: int, goal: int, spot: Spot) -> tuple[int, int]:
-    """Return the corner to head for, which is -1 if the path leads straight to a goal, and that goal.
+    """Return what to head for: the path's first corner, or the one behind it if the agent stands at the first.
 
-    It is the path's first corner, or the one behind it if the agent stands at the first.
+    Returns:
+        The corner, -1 if the path leads straight to a goal; and that goal.
     """
     corners = corners_at(row)
     goals = goals_at(row)
@@ -77,8 +78,9 @@ def _best_turn(
 ) -> tuple[float, float, int]:
     """Try a step along the three headings nearest to the path's next corner.
 
-    Returns the distance to the goal now, the distance after the best of these steps (inf if all are blocked), and the
-    number of turns to the left before that step.
+    Returns:
+        The distance to the goal now, the distance after the best of these steps (inf if all are blocked), and the
+        number of turns to the left before that step.
     """
     distance, corner, goal = distance_and_corner(row, goal_set, spot)
     if distance == np.inf:
@@ -192,8 +194,12 @@ def walk_to_follow(
 
     The walk leads to a point next to the path's next corner, because an agent that touches walls is easily stopped by
     them. If an obstacle is in the way, it leads to a point near the corner at which the agent stands, or else it is a
-    short walk in the best of ``NUM_DIRECTIONS`` directions. It has at most ``longest`` metres. The distance is in
-    metres, inf if there is no path, the direction in radians as for headings. ``queue`` [QUEUE] int32 is scratch.
+    short walk in the best of ``NUM_DIRECTIONS`` directions.
+
+    The walk has at most ``longest`` metres. ``queue`` [QUEUE] int32 is scratch.
+
+    Returns:
+        Metres, inf if there is no path; radians as for headings; metres.
     """
     distance, corner, goal = distance_and_corner(row, goal_set, spot)
     if distance == np.inf:

@@ -71,8 +71,10 @@ def fill_goal_fields(
     """Compute the distance of every corner to the nearest goal of every set, and the polygons that the goals see.
 
     ``polygons`` [G] and ``points`` [G, 3] are the goals and ``first`` [H + 1] the first goal of every set. Written are
-    ``aim``, ``field``, ``seen`` and ``look_start``, which are declared in ``layout.Goals``. Returns the number of cones
-    of sight that could not be followed, and the corners [V] int32 that the goals see.
+    ``aim``, ``field``, ``seen`` and ``look_start``, which are declared in ``layout.Goals``.
+
+    Returns:
+        The number of cones of sight that could not be followed, and the corners [V] int32 that the goals see.
     """
     sight = make_sight(len(ground.num_vertices), len(corners.point))
     looks = np.empty(len(points), np.int32)
@@ -106,9 +108,11 @@ def fill_goal_fields(
 def distance_and_corner(row: np.ndarray, goal_set: int, spot: Spot) -> tuple[float, int, int]:
     """Look up the distance of a spot to the nearest goal of a set.
 
-    The scene is given as a row of addresses, since passing two dozen arrays would cost as much as the look-up. Returns
-    the distance in metres, inf if there is no path; the first corner of the path, -1 if it is straight; and the goal
-    that a straight path leads to.
+    The scene is given as a row of addresses, since passing two dozen arrays would cost as much as the look-up.
+
+    Returns:
+        The distance in metres, inf if there is no path; the first corner of the path, -1 if it is straight; and the
+        goal that a straight path leads to.
     """
     goals = goals_at(row)
     first = to_int64(goals.first[goal_set])
@@ -295,7 +299,12 @@ def corners_on_path(
 
 @njit(**ENTRY)
 def sight_distances(
-    ground: Ground, polygons: np.ndarray, points: np.ndarray, headings: np.ndarray, reach: float, out: np.ndarray
+    ground: Ground,
+    polygons: np.ndarray,
+    points: np.ndarray,
+    headings: np.ndarray,
+    reach: float,
+    out: np.ndarray,
 ) -> None:
     """Compute how far one can walk straight ahead from points.
 

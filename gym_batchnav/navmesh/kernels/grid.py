@@ -15,8 +15,10 @@ def fit_grid(
 
     ``boxes`` [P, 2, 3] float32 have a smallest and a largest corner. The grid reaches from ``origin`` to ``high``, both
     [2] float64 (x and z). Its cells measure ``finest`` or more, and there are about ``most_cells`` at most, and
-    ``most_entries`` pairs of a cell and a box that touches it, which must not be less than P. Returns the side of a
-    cell in metres, and the number of cells along z and along x.
+    ``most_entries`` pairs of a cell and a box that touches it, which must not be less than P.
+
+    Returns:
+        The side of a cell in metres, and the number of cells along z and along x.
     """
     size = np.maximum(high - origin, 1e-3)
     cell = max(finest, float(np.sqrt(size.prod() / most_cells)), float(size.max() / most_cells))
@@ -34,10 +36,12 @@ def fit_grid(
 def bucket_boxes(
     boxes: np.ndarray, origin_x: float, origin_z: float, cell: float, nz: int, nx: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """List the boxes [P, 2, 3] (smallest and largest corner) that touch each cell of a grid, in ascending order.
+    """List the boxes that touch each cell of a grid, in ascending order.
 
-    None lies below the origin. Returns the begin and end of every cell in the list [nz, nx, 2] int32, and the list [M]
-    int32.
+    No box [2, 3] (smallest and largest corner) of ``boxes`` [P, 2, 3] lies below the origin.
+
+    Returns:
+        The begin and end of every cell in the list [nz, nx, 2] int32, and the list [M] int32.
     """
     grid = np.zeros((nz, nx, 2), np.int32)
     listed = np.empty(0, np.int32)

@@ -208,10 +208,13 @@ def snaps_to_island_of(ground: Ground, polygon: int, other: int, x: float, y: fl
 
 @njit(**INNER)
 def nearest_polygon(ground: Ground, x: float, y: float, z: float) -> tuple[int, float, float, float]:
-    """Return the nearest polygon within half extents of (2, 4, 2) m, as Habitat's snap does (-1: none), and the point.
+    """Find the nearest polygon within half extents of (2, 4, 2) m, as Habitat's snap does.
 
     The cost of a polygon above or below the point is ``max(0, |dy| - climb)^2``, that of any other its squared
     distance.
+
+    Returns:
+        The polygon, -1 for none, and the point on it.
     """
     best = np.inf
     best_polygon = -1
@@ -264,8 +267,11 @@ def _snap(ground: Ground, points: np.ndarray, snapped: np.ndarray, polygons: np.
 def snap_points(ground: Ground, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Move points [N, 3] to the nearest points on the ground, as Habitat's snap does.
 
-    Returns points [N, 3] float32, metres, NaN for none, and their polygons [N] int32, -1 for none. Raises ValueError if
-    ``points`` is not [N, 3].
+    Returns:
+        Points [N, 3] float32, metres, NaN for none, and their polygons [N] int32, -1 for none.
+
+    Raises:
+        ValueError: If ``points`` is not [N, 3].
     """
     points = np.ascontiguousarray(points, np.float64)
     if points.ndim != 2 or points.shape[1] != 3:

@@ -148,7 +148,8 @@ NUM_POLYGONS = COLUMNS * (_first_array(Ground) + Ground._fields.index("num_verti
 def make_row(parts: Iterable[Any]) -> np.ndarray:
     """Return the row [ROW_LENGTH] int64 of a slot's parts, given in the order of ``PARTS``.
 
-    Raises ValueError if an array's dtype or number of axes differs from its declaration, or it is not C-contiguous.
+    Raises:
+        ValueError: If an array's dtype or number of axes differs from its declaration, or it is not C-contiguous.
     """
     row: list[int] = []
     for part in parts:

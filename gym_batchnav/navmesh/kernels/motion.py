@@ -48,7 +48,9 @@ def walk_straight(
     """Walk from a point of ``polygon`` towards an end until a wall, the end, or ``goal_polygon`` (-1: none).
 
     Only edges that the line crosses outwards count, so a start that rounding puts outside its polygon is harmless.
-    Returns the free fraction of the way, from 0.0 to 1.0, and the polygon reached.
+
+    Returns:
+        The free fraction of the way, from 0.0 to 1.0, and the polygon reached.
     """
     outline = ground.outline
     free = 0.0
@@ -90,7 +92,10 @@ def slide(ground: Ground, queue: np.ndarray, start: Spot, end: Point) -> tuple[i
     """Move to the end if it can be reached, else to the nearest point on a wall near the way.
 
     Re-creates Detour's moveAlongSurface. The height of the end only affects the radius of the search. ``queue`` [QUEUE]
-    int32 is scratch. Returns the polygon, x and z reached, and whether the end was reached.
+    int32 is scratch.
+
+    Returns:
+        The polygon, x and z reached, and whether the end was reached.
     """
     outline = ground.outline
     neighbours = ground.neighbours
@@ -203,8 +208,10 @@ def walk_along(
     """Walk by ``try_step``, once per part; a part that is blocked does not end the walk.
 
     Long walks need several parts, because one step of Habitat is meant to be short: it slides to the end if it is near
-    on another way around an obstacle, and it does not move at all if the end lies on another island. Returns the spot
-    and the heading reached, the metres walked in 3-D, and whether any part collided.
+    on another way around an obstacle, and it does not move at all if the end lies on another island.
+
+    Returns:
+        The spot and the heading reached, the metres walked in 3-D, and whether any part collided.
     """
     at = start
     towards = heading
@@ -249,7 +256,12 @@ def wall_distance(
         for i in range(n):
             j = (i + 1) % n
             distance2 = nearest_on_segment(
-                outline[current, i, 0], outline[current, i, 1], outline[current, j, 0], outline[current, j, 1], x, z
+                outline[current, i, 0],
+                outline[current, i, 1],
+                outline[current, j, 0],
+                outline[current, j, 1],
+                x,
+                z,
             )[0]
             if distance2 < best:
                 beyond = neighbours[current, i]

@@ -52,9 +52,13 @@ class NavigationTables:
 
 
 def make_goals(ground: Ground, corners: Corners, goals: np.ndarray, first: np.ndarray | None = None) -> Goals:
-    """Snap goals [G, 3], metres, and compute every corner's distance to the nearest goal of every set.
+    """Snap goals and compute every corner's distance to the nearest goal of every set.
 
-    ``first`` [H + 1] int is the first goal of every set, from 0 to G; by default every goal is a separate set.
+    Args:
+        ground: The ground.
+        corners: Its corners.
+        goals: [G, 3], metres.
+        first: [H + 1] int, the first goal of every set, from 0 to G; by default every goal is a separate set.
 
     Raises:
         ValueError: If a goal lies nowhere near the navmesh, the distances would take too much memory, or ``first`` does

@@ -44,8 +44,9 @@ class Sight(NamedTuple):
 def make_corners(ground: Ground) -> Corners:
     """Find the corners of a ground, the taut lines of sight between them and their shortest paths.
 
-    Raises ValueError if the corners or the lines between them would take too much memory or time, or lines of sight
-    cannot be followed.
+    Raises:
+        ValueError: If the corners or the lines between them would take too much memory or time, or lines of sight
+            cannot be followed.
     """
     corner_of, points, walls, fan_start, fan = _find_corners(ground)
     if len(points) > MAX_CORNERS:
@@ -236,7 +237,8 @@ def next_cone(
 ) -> tuple[int, int, float, float, float, float]:
     """Pop a cone from the stack and push its continuations beyond the polygon that it enters.
 
-    Returns the stack's size, the polygon, and the directions of the cone's left and right side, seen from (x, z).
+    Returns:
+        The stack's size, the polygon, and the directions of the cone's left and right side, seen from (x, z).
     """
     size -= 1
     left_x, left_z, right_x, right_z = sight.cones[size]
@@ -352,8 +354,10 @@ def _taut_graph(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Find the pairs of corners that see each other along a line that is taut at both.
 
-    The arrays are those of ``Corners``, and so are those returned: edge_start [C + 1] int32 and edges [E] int32. The
-    search stops as soon as it has found more than ``most_edges``.
+    The arrays are those of ``Corners``. The search stops as soon as it has found more than ``most_edges``.
+
+    Returns:
+        The arrays edge_start [C + 1] int32 and edges [E] int32 of ``Corners``.
     """
     num_corners = len(points)
     edge_start = np.zeros(num_corners + 1, np.int32)

@@ -34,8 +34,12 @@ _Read = Callable[[str, Sequence[int]], np.ndarray]  # an attribute's name and al
 def read_gltf(files: SceneFiles, builder: SceneBuilder, scene: str | None = None) -> None:
     """Add one of a glTF file's scenes to a builder, one object per node with triangles, or per instance of its mesh.
 
-    A file without scenes gives all of its nodes; one without nodes gives each mesh once. ``scene`` is the name of the
-    scene, or its number if it has no name; by default it is the file's default scene.
+    A file without scenes gives all of its nodes; one without nodes gives each mesh once.
+
+    Args:
+        files: The scene's files; the main one is a ``.glb`` or a ``.gltf``.
+        builder: Gets the content.
+        scene: The name of the scene, or its number if it has no name; the default scene if not given.
 
     Raises:
         ValueError: If the file is damaged, uses an unsupported feature or has no scene of the name.
@@ -127,8 +131,10 @@ class _Reader:
     def mesh_parts(self, index: object, weights: object = None, skin: object = None) -> list[Part]:
         """Return the parts of a mesh, one per primitive.
 
-        ``weights`` are those of its morph targets, by default the mesh's own. ``skin`` is the number of the skin that
-        places its vertices in the world; None leaves them in the mesh.
+        Args:
+            index: Number of the mesh.
+            weights: The weights of its morph targets; None for those of the mesh.
+            skin: Number of the skin that places its vertices in the world; None leaves them in the mesh.
         """
         mesh = self._document.item("meshes", index)
         given = sequence(mesh.get("weights", []) if weights is None else weights, "weights")
@@ -376,8 +382,13 @@ def joint_matrices(document: GltfDocument, index: object) -> np.ndarray:
 def posed(vertices: np.ndarray, read: _Read, attributes: Mapping[str, object], matrices: np.ndarray) -> np.ndarray:
     """Return vertices [V, 3] float64 in the world, each moved by the weighted mean of its joints' matrices.
 
-    ``vertices`` [V, 3] are in the mesh, ``read`` reads the primitive's ``attributes``, and ``matrices`` [J, 4, 4] are
-    those of ``joint_matrices``. A vertex with only zero weights follows its first joint.
+    A vertex with only zero weights follows its first joint.
+
+    Args:
+        vertices: [V, 3], in the mesh.
+        read: Reads an attribute of the primitive.
+        attributes: The primitive's attributes, with ``JOINTS_0`` and ``WEIGHTS_0``.
+        matrices: [J, 4, 4], see ``joint_matrices``.
 
     Raises:
         ValueError: If joints or weights are missing for some vertices, or name joints that the skin does not have.

@@ -90,8 +90,10 @@ def data_uri(uri: str) -> bytes:
 def draco_counts(data: bytes) -> tuple[int, int]:
     """Return the numbers of vertices and triangles that the header of Draco data declares.
 
-    Vertices may still be split where attributes have seams. Raises ValueError if it is not a mesh in the version of
-    Draco that glTF allows.
+    Vertices may still be split where attributes have seams.
+
+    Raises:
+        ValueError: If it is not a mesh in the version of Draco that glTF allows.
     """
     if len(data) < 12 or not data.startswith(_DRACO_MAGIC) or data[7] != _MESH or data[8] > _EDGEBREAKER:
         raise ValueError("its Draco data is not a mesh: the file is damaged, re-export it")
@@ -114,7 +116,10 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def decode_draco(data: bytes) -> tuple[np.ndarray, dict[int, np.ndarray]]:
-    """Decode the data of ``KHR_draco_mesh_compression``: one mesh.
+    """Decode the data of ``KHR_draco_mesh_compression``.
+
+    Args:
+        data: One compressed mesh.
 
     Returns:
         The triangles [T, 3] uint32, and by their numbers in the data the attributes [V, width].
@@ -135,10 +140,12 @@ def decode_draco(data: bytes) -> tuple[np.ndarray, dict[int, np.ndarray]]:
 def meshopt_size(extension: Mapping[str, Any], max_count: int) -> int:
     """Return the size in bytes of what ``decode_meshopt`` will return, after a check of all that is declared.
 
-    ``extension`` is the JSON of EXT_meshopt_compression or KHR_meshopt_compression in a bufferView.
+    Args:
+        extension: The JSON of EXT_meshopt_compression or KHR_meshopt_compression in a bufferView.
+        max_count: Limit of its number of elements.
 
     Raises:
-        ValueError: If it is malformed, has more than ``max_count`` elements, or declares more than its data can hold.
+        ValueError: If it is malformed, or declares more than its data can hold.
     """
     mode = extension.get("mode")
     if not isinstance(mode, str) or mode not in _MOST_PER_BYTE:
@@ -161,7 +168,11 @@ def meshopt_size(extension: Mapping[str, Any], max_count: int) -> int:
 
 
 def decode_meshopt(data: bytes, extension: Mapping[str, Any]) -> bytes:
-    """Decode a compressed bufferView, whose extension ``meshopt_size`` has checked.
+    """Decode a compressed bufferView.
+
+    Args:
+        data: The compressed bytes.
+        extension: The JSON of its extension, which ``meshopt_size`` has checked.
 
     Raises:
         ValueError: If the package meshopt is not installed, or the data is damaged.
@@ -185,9 +196,13 @@ def decode_meshopt(data: bytes, extension: Mapping[str, Any]) -> bytes:
 
 
 class Ktx2Image:
-    """One mip level of a KTX2 file: the largest of at most ``max_side`` pixels per side, else the largest.
+    """One mip level of a KTX2 file: the largest that fits a limit, else the largest.
 
     The constructor checks every size that the header declares; only ``decode`` takes memory for pixels.
+
+    Args:
+        data: The bytes of the file.
+        max_side: Longest side of the level in pixels, if the file has one so small.
 
     Attributes:
         width: Width of the level in pixels.
@@ -228,7 +243,8 @@ class Ktx2Image:
     def decode(self) -> np.ndarray:
         """Return the pixels [H, W, 4] uint8, row 0 at the top.
 
-        Raises ValueError if opengl-basisu is not installed, or the data is damaged.
+        Raises:
+            ValueError: If opengl-basisu is not installed, or the data is damaged.
         """
         basisu = BASISU.load("KTX2", NO_KTX2)
         pixels = basisu.open(self._data).transcode("rgba8", self._level).data

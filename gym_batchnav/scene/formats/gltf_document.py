@@ -78,8 +78,11 @@ _REMEDIES = {"KHR_texture_ktx": "convert its textures to PNG or JPEG"}
 class GltfDocument:
     """A glTF file whose parts are checked when they are accessed.
 
-    Any error in the file raises ValueError (or OSError for a missing file of a buffer) with a sentence that lacks only
-    the file's name.
+    Any error in the file raises ValueError (or OSError for a missing file of a buffer) with a sentence
+    that lacks only the file's name.
+
+    Args:
+        files: The scene's files; the main file is a ``.glb`` or a ``.gltf``.
 
     Attributes:
         generator: The program that wrote the file, "" if it does not say.
@@ -139,8 +142,10 @@ class GltfDocument:
     def placed_nodes(self, scene: int | None) -> Iterator[tuple[int, Mapping[str, Any], np.ndarray]]:
         """Return a scene's nodes with their matrices [4, 4] float64 to the world, parents before children.
 
-        Nodes that KHR_node_visibility hides are left out, with all below them. ``scene`` is the number of the scene;
-        None means all nodes without a parent and their descendants.
+        Nodes that KHR_node_visibility hides are left out, with all below them.
+
+        Args:
+            scene: Number of the scene; None means all nodes without a parent and their descendants.
         """
         if scene is not None:
             roots = list(sequence(self.item("scenes", scene).get("nodes", []), "nodes"))
@@ -176,7 +181,8 @@ class GltfDocument:
     def world_matrix(self, index: object) -> np.ndarray:
         """Return the matrix [4, 4] float64 from a node to the world, whatever scene the node is in.
 
-        Raises ValueError if the node does not exist, or is its own ancestor or too deep.
+        Raises:
+            ValueError: If the node does not exist, or is its own ancestor or too deep.
         """
         above: list[Any] = [index]
         parents = self._parents()
@@ -226,7 +232,9 @@ class GltfDocument:
     def accessor(self, index: object, widths: Sequence[int]) -> np.ndarray:
         """Return an accessor's values [count, width]: as stored, or float32 in [-1, 1] if they are normalized.
 
-        ``widths`` are the allowed numbers of components.
+        Args:
+            index: Number of the accessor.
+            widths: The allowed numbers of components.
         """
         accessor = self.item("accessors", index)
         what = f"accessor {index}"
@@ -406,7 +414,8 @@ def _rotation(x: float, y: float, z: float, w: float) -> np.ndarray:
 def image_of(texture: Mapping[str, Any]) -> object:
     """Return the number of a texture's image, in the first of its formats that can be decoded; None for none.
 
-    Raises ValueError if all of its formats need something that is not installed.
+    Raises:
+        ValueError: If all of its formats need something that is not installed.
     """
     sources = {name: extensions(texture).get(name, {}).get("source") for name in _TEXTURES}
     sources = {name: source for name, source in sources.items() if source is not None}
@@ -438,7 +447,11 @@ class GltfCounts:
 
 
 def count_gltf(path: Path, texture_size: int | str = AUTO) -> GltfCounts:
-    """Return the counts of a ``.glb`` or ``.gltf`` file; ``texture_size`` is that of ``load_scene``.
+    """Return the counts of a ``.glb`` or ``.gltf`` file.
+
+    Args:
+        path: The file.
+        texture_size: See ``load_scene``.
 
     Raises:
         ValueError: If the file is damaged, or a mesh has too many parts or the file too many images to be loaded.

@@ -66,6 +66,10 @@ def read_mjcf(files: SceneFiles, builder: SceneBuilder) -> None:
     collides is left out where geoms of its body that do not collide cover it, if these belong to another group, or if
     they have a material and it has none.
 
+    Args:
+        files: The scene's files; the main one is an ``.xml``.
+        builder: Gets the content.
+
     Raises:
         ValueError: If the package ``mujoco`` is not installed, or the model is damaged, too large, or refers to files
             outside its folder.

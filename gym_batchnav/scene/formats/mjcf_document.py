@@ -88,7 +88,8 @@ class Document:
 def read_document(files: SceneFiles) -> Document:
     """Read a scene's MuJoCo XML and all files that it refers to, except those of textures.
 
-    Raises ValueError if a file is not as it should be, lies outside the scene's folder, or is too large.
+    Raises:
+        ValueError: If a file is not as it should be, lies outside the scene's folder, or is too large.
     """
     reader = _Reader(files)
     reader.document.xml = reader.model("", ()).xml
@@ -349,9 +350,14 @@ def is_mjcf(path: Path) -> bool:
 
 
 def parse_xml(data: bytes, label: str) -> ElementTree.Element:
-    """Parse an XML file, called ``label`` in messages, without a document type, which could declare entities.
+    """Parse an XML file without a document type, which could declare entities.
 
-    Raises ValueError if it is not XML, has a document type, or exceeds the limits above.
+    Args:
+        data: The bytes of the file.
+        label: Its name in messages.
+
+    Raises:
+        ValueError: If it is not XML, has a document type, or exceeds the limits above.
     """
     builder = ElementTree.TreeBuilder()
     parser = expat.ParserCreate()
@@ -392,8 +398,12 @@ def parse_xml(data: bytes, label: str) -> ElementTree.Element:
 def read_xml(files: SceneFiles, path: str) -> ElementTree.Element:
     """Read the ``mujoco`` element of a model; each ``include`` is replaced by the content of the file that it names.
 
-    ``path`` is relative to the scene's folder; "" stands for the scene's main file. Raises ValueError if a file is not
-    a model, is missing, lies outside the scene's folder, or is included twice.
+    Args:
+        files: The scene's files.
+        path: The model's path relative to the scene's folder; "" for the scene's main file.
+
+    Raises:
+        ValueError: If a file is not a model, is missing, lies outside the scene's folder, or is included twice.
     """
     label = path or files.path.name
     root = parse_xml(_bytes(files, path), label)

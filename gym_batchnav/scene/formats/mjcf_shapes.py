@@ -28,7 +28,8 @@ class Shape(NamedTuple):
 def shape_of(model: Mapping[str, np.ndarray], geom: int) -> Shape | None:
     """Return the triangles of a geom of a compiled model; None for infinite planes and signed distance fields.
 
-    Raises ValueError if the geom's mesh refers to vertices that do not exist.
+    Raises:
+        ValueError: If the geom's mesh refers to vertices that do not exist.
     """
     kind = int(model["geom_type"][geom])
     x, y, z = model["geom_size"][geom].tolist()

@@ -24,10 +24,21 @@ _CUBE = (
 
 
 class Textures:
-    """The textures of a compiled model, some from files, which are added to the scene when they are first used."""
+    """The textures of a compiled model, which are added to the scene when they are first used.
+
+    Args:
+        files: The scene's files.
+        builder: Gets the pictures.
+        model: Arrays of the compiled model.
+        from_files: The textures that have files.
+    """
 
     def __init__(
-        self, files: SceneFiles, builder: SceneBuilder, model: Mapping[str, np.ndarray], from_files: list[FileTexture]
+        self,
+        files: SceneFiles,
+        builder: SceneBuilder,
+        model: Mapping[str, np.ndarray],
+        from_files: list[FileTexture],
     ) -> None:
         self._files = files
         self._builder = builder
@@ -133,9 +144,14 @@ def _edited(data: bytes, label: str, source: FileTexture, square: int | None) ->
 def flat_uvs(vertices: np.ndarray, half_sizes: np.ndarray, repeat: np.ndarray, uniform: bool) -> np.ndarray:
     """Return texture coordinates [V, 2] of a picture that is projected along z, for shapes without their own.
 
-    The picture is repeated ``repeat`` [2] times over the geom, or if ``uniform`` over every two metres, which is how
-    MuJoCo draws it although its manual speaks of one. An infinite plane is uniform. ``vertices`` [V, 3] are in the
-    geom's frame; ``half_sizes`` [2 or more] are the geom's along x and y, 0 for infinite.
+    The picture is repeated ``repeat`` times over the geom, or if ``uniform`` over every two metres, which is how MuJoCo
+    draws it although its manual speaks of one. An infinite plane is uniform.
+
+    Args:
+        vertices: [V, 3], in the geom's frame.
+        half_sizes: [2 or more], of the geom along x and y, 0 for infinite.
+        repeat: [2].
+        uniform: See above.
     """
     extent = np.where((half_sizes[:2] > 0) & (not uniform), half_sizes[:2], 1.0)
     return 0.5 * repeat * vertices[:, :2] / extent * [1.0, -1.0] - 0.5
@@ -151,10 +167,14 @@ class CubeSide(NamedTuple):
 
 
 def cube_sides(vertices: np.ndarray, triangles: np.ndarray, directions: np.ndarray) -> list[CubeSide]:
-    """Divide triangles [T, 3] by the sides of a cube that they show, seen from its centre.
+    """Divide triangles by the sides of a cube that they show, seen from its centre.
 
-    A triangle shows the side before its middle, up to that side's edge. ``directions`` [V, 3] are where the vertices
-    [V, 3] lie in the cube.
+    A triangle shows the side before its middle, up to that side's edge.
+
+    Args:
+        vertices: [V, 3].
+        triangles: [T, 3].
+        directions: [V, 3], where the vertices lie in the cube.
     """
     middles = directions[triangles].sum(axis=1)
     axis = np.abs(middles).argmax(axis=1)

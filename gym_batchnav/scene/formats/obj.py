@@ -86,6 +86,10 @@ def read_obj(files: SceneFiles, builder: SceneBuilder) -> None:
     Polygons are split into fans. OBJ has no back faces, so every material is double-sided. ``Kd`` counts as linear and
     is replaced by a texture, as Blender reads it; vertex colours count as sRGB.
 
+    Args:
+        files: The scene's files; the main one is an ``.obj``.
+        builder: The builder that receives the content.
+
     Raises:
         ValueError: If the file is damaged, or expands to far more than its size justifies.
     """
@@ -139,7 +143,14 @@ def _read(data: bytes) -> _Text:
         raise ValueError(f"it has a line of {longest:,} bytes, the limit is {MAX_STATEMENT_BYTES:,}: re-export it")
     statements = [(data[start:end], num_before) for start, end, num_before in places.tolist()]
     return _Text(
-        vertices, colors if len(colors) else None, uvs, first_corner, corner_vertex, corner_uv, statements, num_skipped
+        vertices,
+        colors if len(colors) else None,
+        uvs,
+        first_corner,
+        corner_vertex,
+        corner_uv,
+        statements,
+        num_skipped,
     )
 
 
@@ -155,8 +166,9 @@ def _line_number(as_written: bytes, at: int) -> int:
 def _groups(text: _Text) -> tuple[dict[tuple[bytes, bytes], array[int]], list[bytes], int]:
     """Group faces by object and material, and find the material libraries.
 
-    Returns by object and material the first face of each run of faces and the face after its last; the libraries'
-    names; the number of curves.
+    Returns:
+        By object and material, the first face of each run of faces and the face after its last; the libraries' names;
+        the number of curves.
     """
     object_word = b"o" if sum(line.startswith(b"o ") for line, _ in text.statements) > 1 else b"g"
     groups: dict[tuple[bytes, bytes], array[int]] = {}

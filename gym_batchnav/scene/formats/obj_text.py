@@ -317,10 +317,13 @@ def read_lines(
 
 @njit(**ENTRY)
 def cut_fans(first_corner: np.ndarray, spans: np.ndarray, corners: np.ndarray, triangles: np.ndarray) -> None:
-    """Split faces into fans of triangles, which are written to ``triangles`` [T, 3] int32.
+    """Split faces into fans of triangles.
 
-    ``first_corner`` [F + 1] int64 says where the corners of every face begin, ``spans`` [K, 2] int64 are the first of
-    some faces in a row and the face after the last, and ``corners`` [C] int32 are what triangles refer to.
+    Args:
+        first_corner: [F + 1] int64, where the corners of every face begin.
+        spans: [K, 2] int64, the first of some faces in a row and the face after the last.
+        corners: [C] int32, the values of the corners that triangles refer to.
+        triangles: [T, 3] int32, gets the triangles.
     """
     num_triangles = 0
     for span in range(len(spans)):

@@ -24,7 +24,12 @@ _SIZES |= {"int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32":
 def read_with_trimesh(files: SceneFiles, builder: SceneBuilder) -> None:
     """Add a PLY, STL or OFF file, one object per mesh; vertex colours count as sRGB.
 
-    Raises ValueError if the file is damaged.
+    Args:
+        files: The scene's files; the main one ends in ``.ply``, ``.stl`` or ``.off``.
+        builder: Gets the content.
+
+    Raises:
+        ValueError: the file is damaged.
     """
     import trimesh  # imported late, since it imports Embree's bindings, which only a renderer needs
 
@@ -57,8 +62,10 @@ def read_with_trimesh(files: SceneFiles, builder: SceneBuilder) -> None:
 def read_object_ply(data: bytes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the vertices [V, 3] float64, triangles [T, 3] int64 and object numbers [T] int64 of a PLY file.
 
-    Every face has a property ``object_id``; all faces have the same number of corners, and polygons become fans. Raises
-    ValueError if the file is damaged or has no ``object_id``.
+    Every face has a property ``object_id``; all faces have the same number of corners, and polygons become fans.
+
+    Raises:
+        ValueError: If the file is damaged or has no ``object_id``.
     """
     from trimesh.exchange.ply import load_ply
 
@@ -121,7 +128,8 @@ def _ply_image(files: SceneFiles, builder: SceneBuilder, data: bytes) -> int:
 def _checked_ply(data: bytes) -> bytes:
     """Return a PLY file in which trimesh ignores the edges, whose time grows with the square of their number.
 
-    Raises ValueError if it is too large, or its header declares more than the file holds.
+    Raises:
+        ValueError: If it is too large, or its header declares more than the file holds.
     """
     end = data.find(b"end_header", 0, _MAX_HEADER_BYTES)
     if end < 0:
@@ -170,7 +178,8 @@ def _check_stl(data: bytes) -> None:
 def _checked_off(data: bytes) -> bytes:
     """Return an OFF text without comments and blank lines, for which trimesh's expressions take very long.
 
-    Raises ValueError if it is too large, or its header declares more lines than follow.
+    Raises:
+        ValueError: If it is too large, or its header declares more lines than follow.
     """
     _check_size(data)
     kept: list[bytes] = []

@@ -34,7 +34,10 @@ _TABLE = "semantics/objects.csv"
 
 
 def asset_frame(attributes: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the frame of a stage's or an object's asset: ``up``, ``front``, ``scale`` and ``units_to_meters`` count.
+    """Return the frame of a stage's or an object's asset.
+
+    Args:
+        attributes: The attributes; ``up``, ``front``, ``scale`` and ``units_to_meters`` count.
 
     Returns:
         The rotation [3, 3] float64 that takes ``up`` to +y and ``front`` to -z, and the metres in a unit [3] float64
@@ -64,6 +67,9 @@ def semantic_frame(attributes: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarra
     """Return the frame of a stage's annotated mesh; see ``asset_frame``.
 
     ``semantic_up`` and ``semantic_front`` count, and otherwise the frame is that of the stage itself.
+
+    Raises:
+        ValueError: If they do not define a frame.
     """
     own = {key: attributes[f"semantic_{key}"] for key in ("up", "front") if f"semantic_{key}" in attributes}
     others = {key: value for key, value in attributes.items() if key not in ("up", "front")}
@@ -73,7 +79,8 @@ def semantic_frame(attributes: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarra
 def rotation_of(attributes: Mapping[str, Any]) -> np.ndarray:
     """Return the ``rotation`` of an object, a quaternion [w, x, y, z] of any length, as a matrix [3, 3] float64.
 
-    Raises ValueError if it is zero, or not four numbers.
+    Raises:
+        ValueError: If it is zero, or not four numbers.
     """
     w, x, y, z = numbers(attributes, "rotation", (1.0, 0.0, 0.0, 0.0), LARGEST).tolist()
     if w * w + x * x + y * y + z * z == 0:
@@ -84,7 +91,8 @@ def rotation_of(attributes: Mapping[str, Any]) -> np.ndarray:
 def read_stage_config(files: SceneFiles) -> StatedFrame | None:
     """Read the configuration with a scene's name; return None if there is none or it refers to another file.
 
-    Raises ValueError if it is damaged.
+    Raises:
+        ValueError: If it is damaged.
     """
     name = f"{files.path.stem}.stage_config.json"
     if not files.path.with_name(name).is_file():
@@ -98,11 +106,14 @@ def read_stage_config(files: SceneFiles) -> StatedFrame | None:
 
 
 class PatternSearch:
-    """A finder of the files in a dataset's folder that match glob patterns.
+    """A finder of the files in a folder that match glob patterns.
 
     ``*``, ``?`` and ``[...]`` match within a name, ``**`` matches any number of folders. Names that begin with a dot
     are matched only by patterns that do. A search keeps the set of positions in the pattern that a folder may be at, so
     that it visits each folder once per pattern, however many ``**`` the pattern has.
+
+    Args:
+        folder: The folder of the dataset.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -114,8 +125,11 @@ class PatternSearch:
     def files(self, pattern: str) -> Iterator[str]:
         """Yield the files that match a pattern, and those directly in the folders that match it.
 
-        The pattern is normalised, relative to the folder, its parts separated by slashes. The paths are relative to the
-        folder, in no particular order and possibly repeated.
+        Args:
+            pattern: Normalised, relative to the folder, parts separated by slashes.
+
+        Yields:
+            Paths relative to the folder, in no particular order and possibly more than once.
 
         Raises:
             ValueError: If the pattern, or all patterns together, exceed the limits above.
@@ -184,9 +198,15 @@ class PatternSearch:
 
 
 class ObjectCategories:
-    """The categories that a dataset states; ``lexicon`` is the ``semantic_scene_instance`` of a scene, None for none.
+    """The categories that a dataset states.
 
-    Raises ValueError if a file is damaged.
+    Args:
+        files: The dataset's files.
+        config: The dataset's configuration.
+        lexicon: The ``semantic_scene_instance`` of a scene, None for none.
+
+    Raises:
+        ValueError: If a file is damaged.
     """
 
     def __init__(self, files: SceneFiles, config: Mapping[str, Any], lexicon: object) -> None:
@@ -198,7 +218,12 @@ class ObjectCategories:
         self._by_number = read_lexicon(str(path), data) if data is not None else {}
 
     def of(self, name: str, attributes: Mapping[str, Any]) -> str:
-        """Return the category of an object by its template and its attributes; "" if the dataset states none."""
+        """Return the category of an object; "" if the dataset states none.
+
+        Args:
+            name: The name of its template.
+            attributes: Its configuration.
+        """
         number = attributes.get("semantic_id")
         return self._by_name.get(name) or (self._by_number.get(number, "") if isinstance(number, int) else "")
 

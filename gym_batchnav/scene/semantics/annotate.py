@@ -56,8 +56,12 @@ def annotate(scene: Scene, files: SceneFiles, names: SemanticFiles, place: Calla
     """Replace the objects of a scene by those of its annotations.
 
     Triangles with no annotated surface nearby, and those of surfaces that the descriptor does not list, have no object.
-    Sentences that the user should see are added to the ``python_warnings`` of ``files``. ``place`` transforms vertices
-    [V, 3] of the annotated mesh to the scene's frame, in metres.
+
+    Args:
+        scene: The scene.
+        files: The scene's files, to whose ``python_warnings`` sentences are added that the user should see.
+        names: The annotations.
+        place: Transforms vertices [V, 3] of the annotated mesh to the scene's frame, in metres.
 
     Returns:
         The scene; ``metadata["semantics"]`` is the name of the descriptor. If SciPy is not installed, it is "" and
@@ -141,7 +145,8 @@ def _ids_of(colors: np.ndarray, listed: Mapping[int, int]) -> np.ndarray:
 def read_painted_glb(files: SceneFiles) -> tuple[np.ndarray, Scene]:
     """Read a GLB whose colours mean something: its vertices [V, 3] float64 in the file's frame, and a scene of it.
 
-    Raises ValueError if the file is damaged, uses an unsupported feature or has no triangles.
+    Raises:
+        ValueError: If the file is damaged, uses an unsupported feature or has no triangles.
     """
     builder = SceneBuilder(files, filtered=False)  # averages of two objects' colours would mean a third
     read_gltf(files, builder)

@@ -35,7 +35,8 @@ class Descriptor:
 def read_descriptor(name: str, data: bytes) -> Descriptor:
     """Parse a descriptor; the ending of its name determines the format.
 
-    Raises ValueError if it is damaged, has an unknown ending, or lists no object or too many.
+    Raises:
+        ValueError: If it is damaged, has an unknown ending, or lists no object or too many.
     """
     with naming_part(name):
         if name.endswith(".semantic.txt"):
@@ -54,7 +55,11 @@ def read_descriptor(name: str, data: bytes) -> Descriptor:
 
 
 def read_lexicon(name: str, data: bytes) -> dict[int, str]:
-    """Parse the JSON that names the classes of a scene dataset, the names by number; ValueError if it is damaged."""
+    """Parse the JSON that names the classes of a scene dataset: the names by number.
+
+    Raises:
+        ValueError: If it is damaged.
+    """
     with naming_part(name):
         return _classes(parse_json(data))
 
@@ -62,8 +67,10 @@ def read_lexicon(name: str, data: bytes) -> dict[int, str]:
 def read_object_table(name: str, data: bytes) -> dict[str, str]:
     """Parse HSSD's ``objects.csv``: the categories of objects by the names of their files.
 
-    The category is ``main_category``, or else the noun of ``wnsynsetkey`` ("chair.n.01"). Raises ValueError if it is
-    not such a table.
+    The category is ``main_category``, or else the noun of ``wnsynsetkey`` ("chair.n.01").
+
+    Raises:
+        ValueError: If it is not such a table.
     """
     with naming_part(name):
         rows = csv.DictReader(io.StringIO(_text(data)))

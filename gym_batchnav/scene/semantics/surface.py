@@ -19,9 +19,13 @@ _MULTIPLIERS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9)  # o
 
 
 def surface_points(corners: np.ndarray, spacing: float) -> tuple[np.ndarray, np.ndarray]:
-    """Cover triangles [T, 3, 3] with points at most about ``spacing`` metres apart, and at least one for each.
+    """Cover triangles with points at most about ``spacing`` apart, and at least one for each.
 
     The points are the centroids of the n x n equal parts of a triangle, in which its edges are divided by n.
+
+    Args:
+        corners: [T, 3, 3], the corners of triangles, metres.
+        spacing: Metres.
 
     Returns:
         The triangle [P] int64 of every point, and its weights [P, 3] float64 of the three corners.
@@ -48,13 +52,19 @@ def choose_spacing(corners: np.ndarray) -> float:
 def nearest_numbers(
     points: np.ndarray, numbers: np.ndarray, corners: np.ndarray, spacing: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Give every triangle [T, 3, 3] the number that most of its points find.
+    """Give every triangle the number that most of its points find.
 
-    ``points`` [P, 3] lie on the annotated mesh, finite, and ``numbers`` [P] int64 are theirs, from 0. The points of a
-    triangle are ``spacing`` metres apart.
+    Args:
+        points: [P, 3], points of the annotated mesh, finite, metres.
+        numbers: [P] int64, their numbers, from 0.
+        corners: [T, 3, 3], the triangles, metres.
+        spacing: Metres between the points of a triangle.
 
     Returns:
         The numbers [T] int32, and whether any point of a triangle lies near one of ``points``, [T] bool; others get 0.
+
+    Raises:
+        ImportError: If SciPy is not installed.
     """
     from scipy.spatial import cKDTree  # type: ignore[import-untyped]  # its stubs are another package
 
