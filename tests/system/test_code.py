@@ -2,7 +2,6 @@
 
 import ast
 import re
-import shutil
 from functools import cache
 from pathlib import Path
 
@@ -57,9 +56,7 @@ def test_the_modules_found_are_those_of_the_syntax_tree():
         assert imported_by([PACKAGE / root], late=True) == sorted(found) and len(found) > 5, root
 
 
-def test_a_change_of_an_imported_module_changes_the_digest(tmp_path, monkeypatch):
-    copy = tmp_path / "gym_batchnav"
-    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__", "assets", "*.safetensors"))
+def test_a_change_of_an_imported_module_changes_the_digest(copy, monkeypatch):
     monkeypatch.setattr(code, "PACKAGE", copy)
 
     def digest() -> str:
@@ -75,17 +72,16 @@ def test_a_change_of_an_imported_module_changes_the_digest(tmp_path, monkeypatch
     code._read_by.cache_clear()
 
 
-def test_versions_of_other_packages_count(monkeypatch):
-    before = code.digest_of([], ["numpy", "no-such-package"])
-    monkeypatch.setattr(code, "installed_version", lambda name: "0.0.1")
-    assert code.digest_of([], ["numpy", "no-such-package"]) != before
+def test_versions_of_other_packages_count_and_that_of_the_package_where_it_has_no_sources(monkeypatch):
+    def digests() -> tuple[str, str]:
+        return code.digest_of([], ["numpy", "no-such-package"]), code_digest.__wrapped__("scene/load.py")
 
-
-def test_without_sources_the_version_of_the_package_counts(monkeypatch):
+    with_sources = digests()
     monkeypatch.setattr(code, "_HAS_SOURCES", False)
-    before = code_digest.__wrapped__("scene/load.py")
+    before = digests()
     monkeypatch.setattr(code, "installed_version", lambda name: "0.0.1")
-    assert code_digest.__wrapped__("scene/load.py") != before
+    after = digests()
+    assert before[0] == with_sources[0] != after[0] and len({with_sources[1], before[1], after[1]}) == 3
 
 
 def test_a_root_that_was_renamed_is_an_error_and_not_an_empty_digest():

@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -10,10 +9,8 @@ from pathlib import Path
 
 import pytest
 
-import gym_batchnav
-from gym_batchnav.system import kernels
+from gym_batchnav.system import code, kernels
 
-PACKAGE = Path(gym_batchnav.__file__).parent
 # A kernel of one file that depends on how many fields a row of another file has, as those of the navmesh do.
 PROBE = """
 from numba import njit
@@ -76,39 +73,44 @@ def test_kernels_lie_in_the_folder_that_the_user_has_set_and_the_users_own_do_no
 
 
 @pytest.fixture
-def copy(tmp_path):
-    """A copy of the package that the programs of ``run`` import."""
-    return shutil.copytree(PACKAGE, tmp_path / "gym_batchnav", ignore=shutil.ignore_patterns("__pycache__", "assets"))
+def digests(copy, monkeypatch):
+    """A function that returns digests of the copy, as found by a process that began at some time."""
+    monkeypatch.setattr(kernels, "PACKAGE", copy)
+    monkeypatch.setattr(code, "PACKAGE", copy)
+
+    def forget():
+        for cached in (code._read_by, kernels.module_digest, kernels.kernels_digest):
+            cached.cache_clear()
+
+    def digests(began=float("inf")):
+        forget()
+        monkeypatch.setattr(kernels, "_BEGAN", began)
+        modules = ("navmesh/kernels/motion.py", "noise/rgb.py")
+        return kernels.kernels_digest(), *(kernels.module_digest(copy / module) for module in modules)
+
+    yield digests
+    forget()
 
 
-def test_a_change_of_a_module_that_no_kernel_reads_compiles_nothing(tmp_path, copy):
-    program = (
-        "from gym_batchnav.system.kernels import kernels_digest, module_digest as one, PACKAGE;"
-        "print(kernels_digest(), one(PACKAGE / 'navmesh/kernels/motion.py'), one(PACKAGE / 'noise/rgb.py'))"
-    )
-    before = run(program, tmp_path, tmp_path / "numba")
+def test_a_change_of_a_module_that_no_kernel_reads_compiles_nothing(copy, digests):
+    before = digests()
     for name in ("homes/textures.py", "env/batch.py", "cli/demo.py", "scene/formats/gltf.py"):
         (copy / name).write_text((copy / name).read_text() + "\n# changed\n")
-    assert run(program, tmp_path, tmp_path / "numba") == before
+    assert digests() == before
     (copy / "navmesh/kernels/ground.py").write_text((copy / "navmesh/kernels/ground.py").read_text() + "\n# changed\n")
-    after = run(program, tmp_path, tmp_path / "numba")
+    after = digests()
     assert after[0] != before[0] and after[1] != before[1] and after[2] == before[2]
 
 
-def test_machine_code_of_sources_that_change_during_a_process_is_not_found_again(tmp_path, copy):
-    digest = "print(kernels.module_digest(kernels.PACKAGE / 'navmesh/kernels/motion.py'))"
-
-    def found(change):
-        return run(
-            f"import gym_batchnav.system.kernels as kernels, os, time; {change}; {digest}", tmp_path, tmp_path / "numba"
-        )
-
-    as_it_is = found("pass")
-    touches = "os.utime(kernels.PACKAGE / 'navmesh/kernels/ground.py', (time.time(),) * 2)"
-    changed = found(touches)
-    assert changed != as_it_is != found(touches) != changed
+def test_machine_code_of_sources_that_change_during_a_process_is_not_found_again(copy, digests):
+    began = time.time() - 60
+    as_it_is = digests()
+    for changed, seconds in ((False, began - 1), (True, began + 1)):
+        os.utime(copy / "navmesh/kernels/ground.py", (seconds, seconds))
+        found, again = digests(began), digests(began)
+        assert (found != as_it_is) == (again != as_it_is) == (found[1] != again[1]) == changed
     os.utime(copy / "navmesh/kernels/ground.py", (2**32, 2**32))  # of a clock that is ahead
-    assert found("pass") == as_it_is
+    assert digests(began) == as_it_is
 
 
 def test_processes_that_store_signatures_at_once_do_not_exchange_their_machine_code(tmp_path, monkeypatch):

@@ -32,59 +32,43 @@ def stat(prefix, inactive, active):
     return f"anon {GIB}\n{prefix}inactive_file {inactive}\n{prefix}active_file {active}\n"
 
 
-def test_files_that_were_read_leave_their_memory_to_a_container(machine):
-    machine(
-        "0::/\n", {
-            "memory.max": f"{4 * GIB}\n",
-            "memory.current": f"{4 * GIB}\n",
-            "memory.stat": stat("", 2 * GIB, GIB),
-        },
-    )  # fmt: skip
-    assert limits.available_memory() == 3 * GIB
+JOB = "system.slice/slurmstepd.scope/job_7"
+READ = {"memory.max": f"{4 * GIB}\n", "memory.current": f"{4 * GIB}\n", "memory.stat": stat("", 2 * GIB, GIB)}
+AROUND = {
+    f"{JOB}/memory.max": f"{2 * GIB}",
+    f"{JOB}/memory.current": f"{GIB}",
+    f"{JOB}/step_0/memory.max": "max",
+    f"{JOB}/step_0/memory.current": f"{GIB}",
+    f"{JOB}/cpu.max": "150000 100000",
+    f"{JOB}/step_0/cpu.max": "max 100000",
+}
+FIRST_VERSION = {  # in a container, whose own group is the root of what it sees
+    "memory/memory.limit_in_bytes": f"{4 * GIB}",
+    "memory/memory.usage_in_bytes": f"{3 * GIB}",
+    "memory/memory.stat": stat("total_", GIB, 0),
+    "cpu/cpu.cfs_quota_us": "300000",
+    "cpu/cpu.cfs_period_us": "100000",
+}
+UNLIMITED = {
+    "memory/memory.limit_in_bytes": "9223372036854771712",
+    "memory/memory.usage_in_bytes": f"{GIB}",
+    "cpu/cpu.cfs_quota_us": "-1",
+    "cpu/cpu.cfs_period_us": "100000",
+}
 
 
-def test_the_limit_of_a_group_around_that_of_the_process_counts(machine):
-    job = "system.slice/slurmstepd.scope/job_7"
-    machine(
-        SLURM, {
-            f"{job}/memory.max": f"{2 * GIB}",
-            f"{job}/memory.current": f"{GIB}",
-            f"{job}/step_0/memory.max": "max",
-            f"{job}/step_0/memory.current": f"{GIB}",
-            f"{job}/cpu.max": "150000 100000",
-            f"{job}/step_0/cpu.max": "max 100000",
-        },
-    )  # fmt: skip
-    assert limits.available_memory() == GIB
-    assert limits.processor_quota() == 2
-
-
-def test_the_first_version_of_control_groups_counts(machine):
-    """In a container, whose own group is the root of what it sees."""
-    machine(
-        V1, {
-            "memory/memory.limit_in_bytes": f"{4 * GIB}",
-            "memory/memory.usage_in_bytes": f"{3 * GIB}",
-            "memory/memory.stat": stat("total_", GIB, 0),
-            "cpu/cpu.cfs_quota_us": "300000",
-            "cpu/cpu.cfs_period_us": "100000",
-        },
-    )  # fmt: skip
-    assert limits.available_memory() == 2 * GIB
-    assert limits.processor_quota() == 3
-
-
-def test_without_limits_it_is_the_machine(machine):
-    machine(
-        V1, {
-            "memory/memory.limit_in_bytes": "9223372036854771712",
-            "memory/memory.usage_in_bytes": f"{GIB}",
-            "cpu/cpu.cfs_quota_us": "-1",
-            "cpu/cpu.cfs_period_us": "100000",
-        },
-    )  # fmt: skip
-    assert limits.available_memory() == 16 * GIB
-    assert limits.processor_quota() is None
+@pytest.mark.parametrize(
+    ("cgroup", "files", "memory", "quota"),
+    [
+        pytest.param("0::/\n", READ, 3 * GIB, None, id="files that were read leave their memory"),
+        pytest.param(SLURM, AROUND, GIB, 2, id="the limit of a group around that of the process"),
+        pytest.param(V1, FIRST_VERSION, 2 * GIB, 3, id="the first version of control groups"),
+        pytest.param(V1, UNLIMITED, 16 * GIB, None, id="without limits it is the machine"),
+    ],
+)
+def test_limits_of_containers_count(machine, cgroup, files, memory, quota):
+    machine(cgroup, files)
+    assert (limits.available_memory(), limits.processor_quota()) == (memory, quota)
 
 
 def test_the_user_has_the_last_word_about_memory(machine, monkeypatch):

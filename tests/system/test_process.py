@@ -63,10 +63,3 @@ def test_an_object_made_here_may_be_used_by_one_other_thread():
     done.set()
     thread.join()
     claim.claim_thread("step")  # the worker has ended
-
-
-def test_two_objects_belong_to_two_threads():
-    first = Claim("one")
-    second = Claim("the other")
-    first.claim_thread("step")
-    assert in_thread(lambda: second.claim_thread("step"), "other") is None
