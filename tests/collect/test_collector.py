@@ -19,7 +19,6 @@ from gym_batchnav.collect.merge import check_dataset, merge_datasets
 from gym_batchnav.collect.policies import ChosenPolicy
 from gym_batchnav.collect.reading import read_episodes, replay
 from gym_batchnav.collect.recorder import FrameBuffers
-from gym_batchnav.collect.webdataset import WebDataset
 from gym_batchnav.protocols import protocol_of
 from gym_batchnav.scene.save import save_glb
 
@@ -55,6 +54,7 @@ def test_the_mapper_brings_its_sensors(tmp_path):
 def test_every_episode_is_there_once_and_complete(zarr_dataset):
     episodes = list(read_episodes(zarr_dataset))
     assert [(one.scene, one.number) for one in episodes] == [(scene, n) for scene in SCENES for n in range(5)]
+    assert not (zarr_dataset / ".lock").exists()
     for one in episodes:
         assert (one.terminated | one.truncated)[-1] and not (one.terminated | one.truncated)[:-1].any()
         assert one.truncated[-1] == (one.num_steps == 25 and one.actions[-1] != 0)
@@ -141,18 +141,14 @@ def test_tar_links_that_are_being_renumbered_have_no_index(tar_dataset, tmp_path
     ("changes", "message"),
     [
         ({"seed": 8}, "holds another collection: .*seed: 8 instead of 7"),
-        ({"max_episode_steps": 30}, "max_episode_steps: 30 instead of 25"),
         ({"to": "webdataset"}, "format: webdataset instead of zarr"),
         ({"to": None}, "to=None: choose one of zarr, webdataset"),
-        ({"to": WebDataset}, "to=<class .*: choose one of zarr, webdataset"),
         ({"camera": "wide", "size": 8}, "camera='wide': pass a Camera"),
         ({"shard": 3}, "shard=3: pass i/n"),
         ({"to": "lerobot"}, "to='lerobot': choose one of zarr, webdataset; collect export converts"),
-        ({"shard": "3/2"}, "pass i/n"),
         ({"policy": "nobody.safetensors"}, "is neither a known name nor a file"),
         ({"policy": "collections:nothing"}, "policy='collections:nothing'"),
         ({"num_envs": 0}, "num_envs=0"),
-        ({"size": 0}, "size=0"),
         ({"sample": True}, "sample=True: only the actions of a policy file"),
         ({"seed": 1.5}, "seed=1.5: pass a whole number"),
         ({"episodes_per_shard": 10_001}, "episodes_per_shard=10001: pass at most 10,000"),
@@ -230,17 +226,10 @@ def test_images_take_no_more_memory_or_disk_than_there_is(tmp_path, monkeypatch)
     monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
     with pytest.raises(ValueError, match=r"has no room for more .*no space left.* pass a smaller num_envs="):
         buffers.take(64)
-
-
-def test_episodes_without_images_leave_no_buffers(tmp_path):
-    buffers = FrameBuffers({}, tmp_path, 0)
+    without_images = FrameBuffers({}, tmp_path, 0)
     for _ in range(3):
-        buffers.give_back(buffers.take(64))
-    assert not any(buffers._free.values())
-
-
-def test_no_lock_stays(zarr_dataset):
-    assert not (zarr_dataset / ".lock").exists()
+        without_images.give_back(without_images.take(64))
+    assert not any(without_images._free.values())
 
 
 def test_a_scene_with_too_few_episodes_is_named(tmp_path):
@@ -288,10 +277,9 @@ def test_a_slow_writer_makes_the_batch_wait(tmp_path, monkeypatch):
 
     monkeypatch.setattr(collector, "write_shard", slow)
     ended = []
-    keywords = {"sensors": (), "sensor_noise": None, "scenes": SCENES[:1], "episodes_per_scene": 40, "num_envs": 2}
-    run = threading.Thread(
-        target=gather, args=(tmp_path,), kwargs={**keywords, "workers": 1, "progress": lambda *_: ended.append(1)}
-    )
+    keywords = {"sensors": (), "sensor_noise": None, "scenes": SCENES[:1], "episodes_per_scene": 20, "num_envs": 2}
+    keywords |= {"workers": 1, "progress": lambda *_: ended.append(1)}
+    run = threading.Thread(target=gather, args=(tmp_path,), kwargs=keywords)
     run.start()
     seen = -1
     while seen < 4 or seen < len(ended):  # until no episode ends any more
@@ -300,7 +288,7 @@ def test_a_slow_writer_makes_the_batch_wait(tmp_path, monkeypatch):
     assert seen <= 4 + 3 * 2  # shards of two: one in work, one that waits, one in hand; and others that are not full
     gate.set()
     run.join()
-    assert len(ended) == 40
+    assert len(ended) == 20
 
 
 def test_an_error_of_a_writer_stops_the_run(tmp_path, monkeypatch):
@@ -310,6 +298,6 @@ def test_an_error_of_a_writer_stops_the_run(tmp_path, monkeypatch):
     monkeypatch.setattr(collector, "write_shard", full)
     ended = []
     with pytest.raises(OSError, match="no space left"):
-        gather(tmp_path, episodes_per_scene=90, workers=1, progress=lambda *_: ended.append(1))
-    assert len(ended) < 90
+        gather(tmp_path, episodes_per_scene=40, workers=1, progress=lambda *_: ended.append(1))
+    assert len(ended) < 40
     assert list((tmp_path / SHARDS).iterdir()) == []

@@ -76,6 +76,7 @@ def test_images_of_several_cameras_in_many_small_files(tmp_path, monkeypatch):
     """Episodes begin and end anywhere in chunks and files."""
     cameras = {"front": Camera(24, 20), "rear": Camera(24, 20, yaw_deg=180)}
     keywords = {"camera": cameras, "sensors": ("depth",), "sensor_noise": None, "scenes": SCENES[:1]}
+    keywords["episodes_per_scene"] = 3
     gather(tmp_path / "whole", **keywords)
     monkeypatch.setattr(zarr_format, "_CHUNK_BYTES", 4 * 24 * 20 * 4)
     monkeypatch.setattr(zarr_format, "_FILE_BYTES", 3 * 4 * 24 * 20 * 4)

@@ -11,16 +11,24 @@ import pytest
 from gathering import SCENES, gather
 from gymnasium.spaces import Box, Dict
 
-from gym_batchnav.collect.dataset import RECORD, SHARDS, all_shards, differences, from_json, read_info, to_json
+from gym_batchnav.collect.dataset import RECORD, SHARDS, read_info, to_json
 from gym_batchnav.collect.merge import check_dataset, merge_datasets
 from gym_batchnav.collect.webdataset import TAR
 
 
-@pytest.fixture(params=["zarr_dataset", "tar_dataset"])
-def dataset(request, tmp_path):
-    copy = tmp_path / "copy"
-    shutil.copytree(request.getfixturevalue(request.param), copy)
-    return copy
+@pytest.fixture
+def zarr_copy(zarr_dataset, tmp_path):
+    return shutil.copytree(zarr_dataset, tmp_path / "copy")
+
+
+@pytest.fixture
+def tar_copy(tar_dataset, tmp_path):
+    return shutil.copytree(tar_dataset, tmp_path / "copy")
+
+
+@pytest.fixture(params=["zarr_copy", "tar_copy"])
+def dataset(request):
+    return request.getfixturevalue(request.param)
 
 
 def shard_of(dataset):
@@ -85,7 +93,6 @@ def test_links_and_paths_outside_are_refused(dataset, tmp_path):
     [
         {"key": "0"},
         {"episodes": []},
-        {"episodes": "x"},
         {"shard": {"name": "../..", "scene": "apartment_1", "first": 0, "count": 2}},
         {"shard": {"name": "a", "scene": "b", "first": -1, "count": 10**12}},
         {"shard": {"name": "a", "scene": None, "first": 2, "count": 2}},
@@ -94,10 +101,10 @@ def test_links_and_paths_outside_are_refused(dataset, tmp_path):
         {"files": 3},
     ],
 )
-def test_wrong_records_are_refused(dataset, values):
-    change(shard_of(dataset) / RECORD, **values)
+def test_wrong_records_are_refused(tar_copy, values):
+    change(shard_of(tar_copy) / RECORD, **values)
     with pytest.raises(ValueError, match="shard"):
-        check_dataset(dataset)
+        check_dataset(tar_copy)
 
 
 @pytest.mark.parametrize("steps", [0, 10**7, 24, float("nan")])
@@ -110,28 +117,26 @@ def test_other_lengths_of_episodes_are_refused(dataset, steps):
         check_dataset(dataset)
 
 
-def test_compressed_data_that_would_fill_memory_is_refused(zarr_dataset, tmp_path):
+def test_compressed_data_that_would_fill_memory_is_refused(zarr_copy, tmp_path):
     """A chunk that unpacks to more than the array holds is refused before memory is taken, and is not merged."""
     from numcodecs.zstd import Zstd
 
-    copy = tmp_path / "copy"
-    shutil.copytree(zarr_dataset, copy)
-    shard = shard_of(copy)
+    shard = shard_of(zarr_copy)
     frames = "observations/rgb/c/0/0/0/0"
     before = (shard / frames).read_bytes()
     bomb = Zstd(1).encode(bytes(2**26))
     forge(shard, frames, bomb + struct.pack("<QQI", 0, len(bomb), 0))
     with pytest.raises(ValueError, match="a chunk does not unpack to its size"):
-        merge_datasets(tmp_path / "all", [copy])  # the checksums are right, and only reading it shows what it is
+        merge_datasets(tmp_path / "all", [zarr_copy])  # the checksums are right, and only reading it shows what it is
     assert not (tmp_path / "all").exists()
     forge(shard, frames, struct.pack("<QQI", 0, 2**60, 0))
     with pytest.raises(ValueError, match="its index of chunks does not fit"):
-        check_dataset(copy)
+        check_dataset(zarr_copy)
     forge(shard, frames, before[:-4] + bytes(4))
     with pytest.raises(ValueError, match="is damaged"):  # the checksum of the index
-        check_dataset(copy)
+        check_dataset(zarr_copy)
     forge(shard, frames, before)
-    check_dataset(copy)
+    check_dataset(zarr_copy)
 
 
 @pytest.mark.parametrize(
@@ -146,39 +151,33 @@ def test_compressed_data_that_would_fill_memory_is_refused(zarr_dataset, tmp_pat
     ],
     ids=lambda change: str(change)[:40],
 )
-def test_arrays_of_another_form_are_refused(zarr_dataset, tmp_path, change):
-    copy = tmp_path / "copy"
-    shutil.copytree(zarr_dataset, copy)
-    shard = shard_of(copy)
+def test_arrays_of_another_form_are_refused(zarr_copy, change):
+    shard = shard_of(zarr_copy)
     name = "observations/rgb/zarr.json"
     forge(shard, name, json.dumps({**json.loads((shard / name).read_text()), **change}).encode())
     with pytest.raises(ValueError, match=r"rgb/zarr.json' does not describe") as raised:
-        check_dataset(copy)
-    assert len(str(raised.value)) < 1000 + len(str(copy))
+        check_dataset(zarr_copy)
+    assert len(str(raised.value)) < 1000 + len(str(zarr_copy))
 
 
-def test_rows_of_a_missing_file_are_not_zeros(zarr_dataset, tmp_path):
-    copy = tmp_path / "copy"
-    shutil.copytree(zarr_dataset, copy)
-    shard = shard_of(copy)
+def test_rows_of_a_missing_file_are_not_zeros(zarr_copy):
+    shard = shard_of(zarr_copy)
     (shard / "heading/c/0").unlink()
     record = json.loads((shard / RECORD).read_text())
     del record["files"]["heading/c/0"]
     (shard / RECORD).write_text(json.dumps(record))
     with pytest.raises(ValueError, match="heading/c/0' is missing"):
-        check_dataset(copy)
+        check_dataset(zarr_copy)
 
 
-def test_headers_of_arrays_that_are_no_literals_are_refused(tar_dataset, tmp_path):
+def test_headers_of_arrays_that_are_no_literals_are_refused(tar_copy):
     """Those of .npy files are parsed, by a tokenizer with errors of its own."""
-    copy = tmp_path / "copy"
-    shutil.copytree(tar_dataset, copy)
-    shard = shard_of(copy)
+    shard = shard_of(tar_copy)
     data = (shard / TAR).read_bytes()
     begin = data.index(b"{'descr'")
     forge(shard, TAR, data[:begin] + b"(((" + data[begin + 3 :])
     with pytest.raises(ValueError, match=r"episodes.tar' is damaged \(.* is not an array"):
-        check_dataset(copy)
+        check_dataset(tar_copy)
 
 
 def box(*shape):
@@ -190,25 +189,18 @@ def box(*shape):
     [
         {"seed": 8},
         {"key": "0123456789abcdef"},
-        {"observation_space": {"a": {"type": "Box", "low": 0, "high": 1, "shape": [2**40], "dtype": "<f4"}}},
-        {"observation_space": {"a": {"type": "Box", "low": 0, "high": 1, "shape": [2], "dtype": "O"}}},
+        {"observation_space": {"a": box(2**40)}},
+        {"observation_space": {"a": {**box(2), "dtype": "O"}}},
         {"observation_space": {f"sensor_{number}": box(2**24) for number in range(5)}},
         {"episodes_per_scene": 10**12},
         {"episodes_per_shard": 0},
         {"scenes": 3},
     ],
 )
-def test_wrong_descriptions_are_refused(dataset, values):
-    change(dataset / "collection.json", **values)
+def test_wrong_descriptions_are_refused(tar_copy, values):
+    change(tar_copy / "collection.json", **values)
     with pytest.raises(ValueError, match=r"collection.json'.*(does not describe|was changed)"):
-        check_dataset(dataset)
-
-
-def test_a_description_survives_json(dataset):
-    info = read_info(dataset)
-    again = from_json(json.loads(json.dumps(to_json(info))), "again")
-    assert again.observation_space == info.observation_space and again.action_space == info.action_space
-    assert again.key == info.key and differences(info, again) == []
+        check_dataset(tar_copy)
 
 
 def test_observations_that_could_not_be_read_back_are_not_written(zarr_dataset):
@@ -226,10 +218,3 @@ def test_what_does_not_fit_is_not_merged(dataset, tmp_path):
         merge_datasets(dataset, [dataset])
     with pytest.raises(ValueError, match=r"has no collection\.json"):
         merge_datasets(tmp_path / "all", [tmp_path])
-
-
-def test_shards_are_all_episodes_in_order(zarr_dataset):
-    shards = all_shards(read_info(zarr_dataset))
-    episodes = [(one.scene, number) for one in shards for number in range(one.first, one.first + one.count)]
-    assert episodes == [(scene, number) for scene in SCENES for number in range(5)]
-    assert len({one.name for one in shards}) == len(shards)

@@ -10,7 +10,6 @@ import pytest
 from gathering import assert_same_content
 
 from gym_batchnav.collect.collector import collect
-from gym_batchnav.collect.dataset import SHARDS
 
 KEYWORDS = {
     "scenes": ["apartment_1", "apartment_2"],
@@ -59,18 +58,9 @@ def kill_and_resume(folder, style, moments):
 
 @pytest.mark.long
 @pytest.mark.skipif(os.name != "posix", reason="kill -9")
-def test_a_killed_collection_equals_the_undisturbed_one(tmp_path):
-    collect(tmp_path / "whole", **KEYWORDS)
-    assert kill_and_resume(tmp_path / "killed", "zarr", [(1, 0.002), (4, 0.012)]) == 2
-    assert len(list((tmp_path / "whole" / SHARDS).glob("*/shard.json"))) == 28
-    assert_same_content(tmp_path / "whole", tmp_path / "killed")
-
-
-@pytest.mark.long
-@pytest.mark.skipif(os.name != "posix", reason="kill -9")
 @pytest.mark.parametrize("number", range(5))
 @pytest.mark.parametrize("style", ["zarr", "webdataset"])
-def test_fifty_kills(tmp_path, style, number):
+def test_collections_after_fifty_kills_equal_the_undisturbed_ones(tmp_path, style, number):
     """Five of fifty kills; the first ones come before the collection of 28 shards is complete."""
     collect(tmp_path / "whole", to=style, **KEYWORDS)
     random = np.random.default_rng(number)
