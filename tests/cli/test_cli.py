@@ -1,14 +1,13 @@
 """The commands that need no other module of their own, and what all commands share."""
 
 import json
-import shutil
 import subprocess
 import sys
 import warnings
-from dataclasses import replace
 
 import numpy as np
 import pytest
+from commands import refusal, run
 from furnished import furnished
 from PIL import Image
 from rooms import box, box_room, scene_of
@@ -19,16 +18,7 @@ import gym_batchnav
 from gym_batchnav.cli import app, main
 from gym_batchnav.episodes.habitat import read_episodes
 from gym_batchnav.episodes.samplers import ObjectEpisodes
-from gym_batchnav.library.sources import assets_dir, shipped_scenes
-from gym_batchnav.scene.load import load_scene
 from gym_batchnav.scene.save import save_glb
-
-
-def run(*arguments, expect=0):
-    """Run a command and return its result; fail with the output unless its exit status is as expected."""
-    done = CliRunner().invoke(app, [str(one) for one in arguments], catch_exceptions=bool(expect))
-    assert done.exit_code == expect, done.output
-    return done
 
 
 def commands_of(command, path=()):
@@ -52,31 +42,25 @@ def test_each_command_shows_its_help():
     assert len(found) <= 16 and len(parameters) <= 110  # what only a few need is in the Python API, or in --set
 
 
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory):
-    out = tmp_path_factory.mktemp("demo")
-    return out, run("demo", "--out", out, "--scenes", "apartment_4", "--num-envs", "36", "--seconds", "2", "--json")
-
-
-def test_the_demo_reports_its_figures_in_the_last_line(demo):
-    figures = json.loads(demo[1].stdout.splitlines()[-1])
+def test_the_demo_reports_figures_draws_pictures_of_a_users_own_files_and_ends_with_commands_to_try_next(tmp_path):
+    save_glb(furnished(), tmp_path / "whole.glb")
+    (tmp_path / "broken.glb").write_bytes(b"glTF but no more")
+    out = tmp_path / "out"
+    options = ("--scenes", tmp_path / "*.glb", "--num-envs", 24, "--seconds", 0.5, "--json")
+    with pytest.warns(UserWarning, match="broken"):
+        done = run("demo", "--out", out, *options)
+    assert "agents in whole" in done.stderr
+    figures = json.loads(done.stdout.splitlines()[-1])
     assert figures["fps"] > 0 and figures["episodes"] > 0
     assert figures["success"] > 0.95 and figures["spl"] > 0.9
     assert {"move", "measure", "render", "policy"} <= set(figures["parts"])
-
-
-def test_the_demo_draws_mosaic_map_and_clip(demo):
-    for name, least in (("mosaic.png", (700, 700)), ("map.png", (500, 500)), ("clip.gif", (400, 300))):
-        with Image.open(demo[0] / name) as image:
-            assert image.size >= least
+    sizes = {"clip.gif": (400, 300), "map.png": (500, 500), "mosaic.png": (600, 600)}
+    assert sorted(path.name for path in out.iterdir()) == list(sizes)
+    for name, least in sizes.items():
+        with Image.open(out / name) as image:
+            assert image.size >= least and (name != "clip.gif" or image.n_frames > 10)
             assert np.asarray(image.convert("RGB")).std() > 20, f"{name} is blank"
-    with Image.open(demo[0] / "clip.gif") as clip:
-        assert clip.n_frames > 10
-    assert sorted(path.name for path in demo[0].iterdir()) == ["clip.gif", "map.png", "mosaic.png"]
-
-
-def test_the_demo_ends_with_commands_to_try_next(demo):
-    lines = demo[1].stderr.rpartition("What to try next:\n")[2].splitlines()
+    lines = done.stderr.rpartition("What to try next:\n")[2].splitlines()
     assert len(lines) == 3
     for line in lines:
         program, *words = line.split("  ")[1].split()
@@ -89,20 +73,11 @@ def test_the_demo_ends_with_commands_to_try_next(demo):
                 command = command.commands[word]
 
 
-@pytest.mark.slow
-def test_the_demo_takes_a_users_own_files_and_names_the_scene_that_it_draws(tmp_path):
-    shutil.copy(assets_dir() / "apartment_4.glb", tmp_path / "whole.glb")
-    (tmp_path / "broken.glb").write_bytes(b"glTF but no more")
-    spec = ("--scenes", tmp_path / "*.glb", "--num-envs", "4", "--seconds", "0.5")
-    with pytest.warns(UserWarning, match="broken"):
-        said = run("demo", *spec, "--out", tmp_path / "out").output
-    assert "agents in whole" in said
-
-
 @pytest.mark.parametrize(
     "what", ["step", *(pytest.param(one, marks=pytest.mark.slow) for one in ("render", "navigation"))]
 )
-def test_bench_prints_figures(what):
+def test_bench_prints_figures(what, monkeypatch):
+    monkeypatch.setattr("gym_batchnav.bench._warm_up", lambda work: work())
     spec = ("--scenes", "apartment_4", "--num-envs", "8", "--seconds", "0.2", "--sensors", "rgb,depth")
     (line,) = run("bench", "--what", what, *spec, "--json").stdout.splitlines()
     figures = json.loads(line)
@@ -118,7 +93,6 @@ def test_bench_prints_figures(what):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("demo", "--scenes", "castle"), "castle"),
         (("demo", "--scenes", "[/red].glb"), "[/red].glb"),
         (("bench", "--resolution", "64x"), "resolution='64x': write 64 or 128x72"),
         (
@@ -128,7 +102,7 @@ def test_bench_prints_figures(what):
         (("episodes", "x.json", "--seed", "3"), "--seed has no effect when a file of episodes is described"),
         (("episodes", "apartment_0", "--categories", "bed"), "--categories has no effect on episodes of PointNav"),
         (("data", "hm3d", "--out", "x", "--json"), "--json has no effect when a dataset is downloaded"),
-        (("bench", "--what", "render", "--renderer", "vulkan"), "vulkan"),
+        (("bench", "--scenes", "apartment_4", "--what", "render", "--renderer", "vulkan"), "vulkan"),
         (("bench", "--sensors", "lidar"), "lidar"),
         (("warmup", "--renderer", "vulkan"), "renderer='vulkan': choose one of"),
     ],
@@ -141,15 +115,6 @@ def test_an_error_that_the_user_can_fix_is_one_line(arguments, said, tmp_path, m
         main()
     error = capfd.readouterr().err
     assert error.splitlines()[-1].startswith("error: ") and said in error and "Traceback" not in error
-
-
-@pytest.mark.slow
-def test_the_doctor_says_which_renderer_runs_here_and_why():
-    figures = json.loads(run("doctor", "--json").stdout)
-    assert figures["renderer"] in ("opengl", "embree") and figures["reason"]
-    shown = run("doctor").stdout
-    assert 'renderer="auto"' in shown and "threads" in shown
-    assert len(shown.splitlines()) <= 40
 
 
 def test_the_package_runs_as_a_module():
@@ -183,25 +148,29 @@ def test_episodes_are_written_in_habitats_layout_and_do_not_depend_on_other_scen
     assert starts["attic"] != starts["room"] == read_episodes(tmp_path / "room.json")["room"].start.tolist()
 
 
-def test_categories_without_objects_or_view_points_are_told(tmp_path):
+def test_episodes_that_lead_to_objects_are_sampled_described_and_missing_categories_told(tmp_path):
     save_glb(furnished(bed=((20, 0, 0), (20.3, 0.3, 0.3))), tmp_path / "home.glb")
-    wanted = (
-        "episodes",
-        tmp_path / "home.glb",
-        "--task",
-        "objectnav",
-        "--num-episodes",
-        "5",
-        "--out",
-        tmp_path / "val",
-    )
-    said = run(*wanted, "--categories", "table,bed,chair").stderr
+    save_glb(box_room(), tmp_path / "empty.glb")
+    wanted = ("episodes", tmp_path / "home.glb", tmp_path / "empty.glb", "--task", "objectnav", "--num-episodes", 5)
+    said = run(*wanted, "--categories", "table,bed,chair", "--out", tmp_path / "val.json.gz").stderr
+    assert "5 episodes in 1 scene" in said and "left out: scene 'empty': no object of the categories table" in said
     assert "note: scene 'home': no episodes lead to bed: no view points" in said
     assert "note: no scene has objects of the categories chair" in said
-    other = ("--categories", "table,unicorn,sofaa,crat=chair", "--out", tmp_path / "other")
-    failed = str(run(*wanted, *other, expect=1).exception)
+    shown = run("episodes", tmp_path / "val.json.gz").stdout
+    assert "straight" not in shown  # the file does not say which view point is nearest
+    assert "home" in shown and "5 episodes in 1 scene" in shown and "view points" in shown
+    failed = refusal(*wanted, "--categories", "table,unicorn,sofaa,crat=chair", "--out", tmp_path / "other")
     assert "no scene has objects of the categories 'unicorn', 'sofaa', 'crat': leave" in failed
     assert not (tmp_path / "other").exists()
+
+
+def test_objects_with_other_names_are_goals_by_their_aliases(tmp_path):
+    save_glb(furnished(), tmp_path / "home.glb")
+    wanted = (tmp_path / "home.glb", "--task", "objectnav", "--num-episodes", 5, "--out", tmp_path / "out.json")
+    failed = refusal("episodes", *wanted)
+    assert "scene 'home'" in failed and "'crate'" in failed
+    assert "5 episodes in 1 scene" in run("episodes", *wanted, "--categories", "bed, Crate=chair").stderr
+    assert "pass names or pairs" in refusal("episodes", *wanted, "--categories", "crate=")
 
 
 def test_scenes_that_cannot_have_episodes_are_left_out(tmp_path):
@@ -224,34 +193,10 @@ def test_episodes_are_sampled_for_the_agent_and_the_task_of_a_protocol(tmp_path,
     assert np.ptp(starts, axis=0)[0] < np.ptp(own, axis=0)[0]  # the wider agent keeps away from walls
     samplers = []
     monkeypatch.setattr(ObjectEpisodes, "instances", lambda self, *_: samplers.append(self) or [])
-    run(*wanted, "--protocol", "objectnav-hm3d-2022", "--categories", "bed", expect=1)
+    refusal(*wanted, "--protocol", "objectnav-hm3d-2022", "--categories", "bed")
     assert samplers == [ObjectEpisodes(("bed",), eye_height=0.88)]
     for options in (("instanceimagenav-2023",), ("objectnav-2023", "--task", "pointnav")):
-        assert "choose one of PointNav or ObjectNav" in str(run(*wanted, "--protocol", *options, expect=1).exception)
-
-
-@pytest.mark.slow
-def test_object_episodes_are_sampled_and_described(tmp_path):
-    out = tmp_path / "objects.json.gz"
-    wanted = ("--task", "objectnav", "--categories", "chair, sofa", "--num-episodes", "20", "--out", out)
-    save_glb(box_room(), tmp_path / "empty.glb")
-    said = run("episodes", "apartment_4", tmp_path / "empty.glb", *wanted).stderr
-    assert "20 episodes in 1 scene" in said and "left out: scene 'empty': no object of the categories chair" in said
-    shown = run("episodes", out).stdout
-    assert "straight" not in shown  # the file does not say which view point is nearest
-    assert "apartment_4" in shown and "20 episodes in 1 scene" in shown and "view points" in shown
-
-
-@pytest.mark.slow
-def test_objects_with_other_names_are_goals_by_their_aliases(tmp_path):
-    scene = load_scene(shipped_scenes()["apartment_4"])
-    objects = tuple(replace(one, category="perch" if one.category == "chair" else "thing") for one in scene.objects)
-    save_glb(replace(scene, objects=objects, navmesh=None), tmp_path / "home.glb")
-    wanted = (tmp_path / "home.glb", "--task", "objectnav", "--num-episodes", "5", "--out", tmp_path / "out.json")
-    failed = str(run("episodes", *wanted, expect=1).exception)
-    assert "scene 'home'" in failed and "'perch'" in failed
-    assert "5 episodes in 1 scene" in run("episodes", *wanted, "--categories", "bed, Perch=chair").stderr
-    assert "pass names or pairs" in str(run("episodes", *wanted, "--categories", "perch=", expect=1).exception)
+        assert "choose one of PointNav or ObjectNav" in refusal(*wanted, "--protocol", *options)
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import sys
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -32,12 +33,12 @@ from gym_batchnav.system.extras import MissingExtraError  # noqa: E402
 from gym_batchnav.system.nested import finite  # noqa: E402
 from gym_batchnav.train.policy import make_policy  # noqa: E402
 from gym_batchnav.train.policy_agent import load_agent  # noqa: E402
-from gym_batchnav.train.policy_file import load_policy, save_policy  # noqa: E402
+from gym_batchnav.train.policy_file import save_policy  # noqa: E402
 
 AGENTS = ["policy", "blind.safetensors", "random", "follower"]
 SCENES = ["apartment_0", "apartment_1"]
 EPISODES = 6
-PNG_AND_GIF = ("failures.png", "trajectories.png", "clip.gif")
+PICTURES = ("clip.gif", "failures.png", "profiles.png", "trajectories.png")
 
 
 def evaluate(**options):
@@ -48,16 +49,16 @@ def merge(out, folders, **options):
     evaluate(shards=folders, out=out, **options)
 
 
-def agents(files):
-    return f"{files['blind']},random,follower"
-
-
-def write_policy(path: Path, kind: str, **changes) -> Path:
+def write_policy(path: Path, kind: str, favourite=0, **changes) -> Path:
+    """Write an untrained policy, which prefers an action, since others hardly differ."""
     keywords = {"sensors": () if kind == "blind" else ("depth",), "camera": Camera(16, 16), "forward_step": 0.25}
     keywords |= {"turn_angle_deg": 10.0, "max_episode_steps": 40, "preset": "mine", "frames": 7, "seed": 0}
     about = PolicyAbout(kind, **{**keywords, **changes})
-    torch.manual_seed(0)
-    save_policy(path, make_policy(kind, about.observation_space()), about)
+    torch.manual_seed(favourite)
+    policy = make_policy(kind, about.observation_space())
+    if favourite:
+        policy.actor.bias.data[favourite] = 2.0
+    save_policy(path, policy, about)
     return path
 
 
@@ -68,66 +69,72 @@ def files(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def reported(files, tmp_path_factory):
+def options(files, tmp_path_factory):
+    """The arguments of an evaluation of three policies of the same method."""
+    folder = tmp_path_factory.mktemp("seeds")
+    seeds = [files["small"], *(write_policy(folder / f"seed_{k}.safetensors", "small", favourite=k) for k in (1, 2))]
+    agents = f"{files['blind']},random,follower"
+    return {"policy": list(map(str, seeds)), "agents": agents, "scenes": SCENES, "episodes": EPISODES, "sample": True}
+
+
+@pytest.fixture(scope="module")
+def reported(options, tmp_path_factory):
     """Run one evaluation and return its folder."""
     out = tmp_path_factory.mktemp("evaluation") / "deep" / "report"
-    evaluate(
-        policy=[str(files["small"])],
-        agents=agents(files),
-        scenes=SCENES,
-        episodes=EPISODES,
-        num_envs=5,
-        out=out,
-        sample=True,
-    )
+    evaluate(**options, num_envs=5, out=out)
     return out
 
 
-def test_the_figures_are_those_of_the_episodes(reported):
-    figures = json.loads((reported / "results.json").read_text())
-    assert figures["episodes"] == EPISODES and figures["scenes"] == SCENES and list(figures["agents"]) == AGENTS
-    rows = list(csv.DictReader((reported / "episodes.csv").read_text().splitlines()))
-    assert len(rows) == EPISODES * len(AGENTS)
-    for agent, found in figures["agents"].items():
-        mine = [row for row in rows if row["agent"] == agent]
-        assert [(row["scene"], row["episode"]) for row in mine] == [(s, str(e)) for s in SCENES for e in range(3)]
+def rows_of(folder):
+    return list(csv.DictReader((folder / "episodes.csv").read_text().splitlines()))
+
+
+def test_the_figures_are_those_of_the_episodes_and_several_seeds_are_runs_of_one_agent(reported):
+    found = json.loads((reported / "results.json").read_text())
+    assert found["episodes"] == EPISODES and found["scenes"] == SCENES and list(found["agents"]) == AGENTS
+    rows = rows_of(reported)
+    names = [row["agent"] for row in rows[::EPISODES]]
+    assert names == ["policy_1", "policy_2", "policy_3", *AGENTS[1:]] and len(found["policies"]) == 3
+    assert [(row["scene"], row["episode"]) for row in rows] == [(s, str(e)) for s in SCENES for e in range(3)] * 6
+    for agent, figures in found["agents"].items():
+        mine = [row for row in rows if row["agent"].startswith(agent)]
         for name in ("spl", "success", "num_steps", "collisions_count"):
-            assert found[name] == pytest.approx(np.mean([float(row[name]) for row in mine]), rel=1e-4)
-            low, high = found[f"{name}_interval"]
-            assert low <= found[name] <= high
-    assert figures["spl"] == figures["agents"]["policy"]["spl"]
-    assert figures["spl_interval"] == figures["agents"]["policy"]["spl_interval"]
-    assert figures["agents"]["follower"]["soft_spl"] > 0.2 > figures["agents"]["random"]["soft_spl"]
+            assert figures[name] == pytest.approx(np.mean([float(row[name]) for row in mine]), rel=1e-4)
+            low, high = figures[f"{name}_interval"]
+            assert low <= figures[name] <= high
+    assert found["spl"] == found["agents"]["policy"]["spl"]
+    assert found["spl_interval"] == found["agents"]["policy"]["spl_interval"]
+    assert found["agents"]["follower"]["soft_spl"] > 0.2 > found["agents"]["random"]["soft_spl"]
+    runs = np.array([float(row["soft_spl"]) for row in rows[: 3 * EPISODES]]).reshape(3, EPISODES)
+    assert found["soft_spl"] == pytest.approx(runs.mean(), rel=1e-4) and len(np.unique(runs.mean(axis=1))) == 3
+    shapes = {agent: scores.shape for agent, scores in read_scores(reported / "scores.json").items()}
+    assert shapes == {"policy": (3, 2), **dict.fromkeys(AGENTS[1:], (1, 2))}
+    failed = sum(float(row["success"]) == 0 for row in rows[: 3 * EPISODES])
+    assert sum(found["failures"]["policy"].values()) == failed
 
 
 def test_pictures_are_drawn(reported):
-    """There are no profiles: of two scenes in one run they say nothing."""
-    names = ["clip.gif", "episodes.csv", "failures.png", "protocol.json", "results.json", "scores.json"]
-    assert sorted(path.name for path in reported.iterdir()) == [*names, "trajectories.png"]
-    for name in PNG_AND_GIF:
+    names = ["episodes.csv", "protocol.json", "results.json", "scores.json"]
+    assert sorted(path.name for path in reported.iterdir()) == sorted([*names, *PICTURES])
+    for name in PICTURES:
         with Image.open(reported / name) as image:
             assert min(image.size) > 300 and np.asarray(image.convert("RGB")).std() > 20, f"{name} is blank"
 
 
 @pytest.fixture(scope="module")
-def shards(files, tmp_path_factory):
-    """The folders of four shards of the same evaluation, each with another number of environments."""
+def shards(options, tmp_path_factory):
+    """The folders of two shards of the same evaluation, each with another number of environments."""
     folders = []
-    for number in range(1, 5):
+    for number in (1, 2):
         folders.append(tmp_path_factory.mktemp("shards") / str(number))
-        evaluate(
-            policy=[str(files["small"])], agents=agents(files), scenes=SCENES, episodes=EPISODES,
-            num_envs=5 if number == 1 else number, out=folders[-1], sample=True, shard=f"{number}/4",
-        )  # fmt: skip
+        evaluate(**options, num_envs=(5, 2)[number - 1], out=folders[-1], shard=f"{number}/2")
         assert [path.name for path in folders[-1].iterdir()] == ["shard.json"]
     return folders
 
 
 def test_merged_shards_are_a_single_run_to_the_bit(reported, shards, tmp_path, capsys):
-    rearranged = [*shards[2:], *shards[:2]]
-    merge(tmp_path / "joint", rearranged)
-    said = capsys.readouterr().out
-    assert f"small.safetensors: {EPISODES} episodes in 2 scenes" in said
+    merge(tmp_path / "joint", shards[::-1])
+    assert f"small.safetensors and 2 more: {EPISODES} episodes in 2 scenes" in capsys.readouterr().out
     assert {path.name for path in (tmp_path / "joint").iterdir()} == {path.name for path in reported.iterdir()}
     for file in reported.iterdir():
         assert (tmp_path / "joint" / file.name).read_bytes() == file.read_bytes(), file.name
@@ -142,35 +149,37 @@ def edited(folder, tmp_path, edit):
     return tmp_path / "edited"
 
 
-def test_shards_that_are_no_whole_are_refused(files, shards, tmp_path):
+def test_shards_that_are_no_whole_are_refused(options, shards, tmp_path):
     def refused(match, folders, **options):
         with pytest.raises((ValueError, OSError), match=match):
             merge(tmp_path / "out", folders, **options)
         assert not (tmp_path / "out").exists()
 
     def refused_if(match, edit):
-        refused(match, [*shards[:3], edited(shards[3], tmp_path, edit)])
+        refused(match, [shards[0], edited(shards[1], tmp_path, edit)])
 
-    refused("missing: 2/4, 4/4", [shards[0], shards[2]])
+    refused("missing: 2/2", shards[:1])
     refused("is named twice", [*shards, shards[0]])
-    refused("are both shard 3/4", [*shards, edited(shards[2], tmp_path, lambda part: None)])
-    refused_if("shards of one run", lambda part: part.update(shard="4/5"))
+    refused("are both shard 2/2", [*shards, edited(shards[1], tmp_path, lambda part: None)])
+    refused_if("shards of one run", lambda part: part.update(shard="2/3"))
     refused_if("different evaluations: seed is 0 and 1", lambda part: part["arguments"].update(seed=1))
-    refused_if("the file of the agent 'policy' is", lambda part: part["checksums"].update(policy="0"))
+    refused_if("the file of the agent 'policy_1' is", lambda part: part["checksums"].update(policy_1="0"))
     refused_if("settings.sliding is true and false", lambda part: part["card"]["settings"].update(sliding=False))
     refused_if("versions is ", lambda part: part["card"]["versions"].update(numpy="0.1"))
     refused_if("the agent 'random' lacks 1 episode", drop_an_episode)
-    refused_if("has run twice", lambda part: part["results"]["random"].update(episode_index=[0]))
+    refused_if("has run twice", lambda part: part["results"]["random"].update(episode_index=[0] * 3))
     refused_if("different lengths", lambda part: part["results"]["random"]["spl"].append(0.5))
-    refused_if("numbers of one type", lambda part: part["results"]["random"].update(spl=["0.5"]))
-    refused_if("beyond 64 bits", lambda part: part["results"]["random"].update(num_steps=[10**30]))
+    refused_if("numbers of one type", lambda part: part["results"]["random"].update(spl=["0.5"] * 3))
+    refused_if("beyond 64 bits", lambda part: part["results"]["random"].update(num_steps=[10**30] * 3))
     refused_if("have other columns", lambda part: part["results"]["random"].pop("spl"))
     refused_if("is not 'gym-batchnav evaluation shard 3'", lambda part: part.update(format="another"))
     refused_if(r"an invalid argument \(scenes=3: expected tuple", lambda part: part["arguments"].update(scenes=3))
-    refused("not the file of the agent 'policy' that the shards ran", shards, policy=[str(other_policy(tmp_path))])
+    other = write_policy(tmp_path / "other.safetensors", "small", frames=8)
+    others = [str(other), *options["policy"][1:]]
+    refused("not the file of the agent 'policy_1' that the shards ran", shards, policy=others)
     (tmp_path / "edited" / "shard.json").write_text("[" * 10**5)
-    refused("damaged", [*shards[:3], tmp_path / "edited"])
-    refused("does not exist", [*shards[:3], tmp_path])
+    refused("damaged", [shards[0], tmp_path / "edited"])
+    refused("does not exist", [shards[0], tmp_path])
 
 
 def drop_an_episode(part):
@@ -178,34 +187,15 @@ def drop_an_episode(part):
     results["random"] = {name: values[1:] for name, values in results["random"].items()}
 
 
-def other_policy(tmp_path):
-    return write_policy(tmp_path / "other.safetensors", "small", frames=8)
-
-
-def test_a_shard_needs_a_folder(files):
-    with pytest.raises(ValueError, match="shard=1/2: also pass out="):
-        evaluate(policy=[str(files["small"])], shard="1/2")
-    with pytest.raises(ValueError, match="shard='3': pass i/n"):
-        evaluate(policy=[str(files["small"])], shard="3")
-
-
 def test_json_is_the_last_line_and_the_table_is_for_people(files, capsys):
-    keywords = {"policy": [str(files["small"])], "agents": agents(files), "scenes": ["apartment_1"], "episodes": 2}
-    evaluate(**keywords, num_envs=2, as_json=True)
+    agents = f"{files['blind']},random,follower"
+    evaluate(policy=[str(files["small"])], agents=agents, scenes=SCENES[1:], episodes=2, num_envs=2, as_json=True)
     captured = capsys.readouterr()
     (line,) = captured.out.splitlines()
     assert json.loads(line)["agents"]["follower"]["spl_interval"]
-    for words in (
-        "small.safetensors: 2 episodes in 1 scene,",
-        "follower",
-        "SoftSPL",
-        "IQM",
-        "from left to right",
-        "by STOP",
-        "by geodesic distance",
-        "blind",
-        "40.0-40.0",
-    ):
+    for words in ("small.safetensors: 2 episodes in 1 scene,", "follower", "SoftSPL", "IQM", "from left to right"):
+        assert words in captured.err
+    for words in ("by STOP", "by geodesic distance", "blind", "40.0-40.0"):
         assert words in captured.err
     shown = [line for line in captured.err.splitlines() if not line.startswith("Compiling")]  # only on busy machines
     assert "…" not in captured.err and max(map(len, shown)) <= 80
@@ -222,8 +212,16 @@ def test_what_cannot_be_evaluated_is_refused(files, tmp_path, monkeypatch):
     refused("'val.json': the file does not exist", episodes="val.json")
     refused("'val.json': also pass scenes=", episodes="val.json", scenes=None)
     refused("202 episodes|101 episodes of scene 'apartment_0', which has only 100", episodes=202, num_envs=1)
-    other = write_policy(tmp_path / "far.safetensors", "blind", forward_step=0.5)
-    refused("'far.safetensors' cannot act .*forward_step is 0.25, the policy was trained with 0.5", agents=str(other))
+    refused("shard=1/2: also pass out=", shard="1/2")
+    small = str(files["small"])
+    far = str(write_policy(tmp_path / "far.safetensors", "blind", forward_step=0.5))
+    refused("'far.safetensors' cannot act .*forward_step is 0.25, the policy was trained with 0.5", agents=far)
+    far = str(write_policy(tmp_path / "far.safetensors", "small", forward_step=0.5))
+    refused("'.*far.safetensors' was trained with other .* forward_step is 0.25", policy=[small, far])
+    refused("only policy files, or only named agents", policy=[small, "random"])
+    refused("agents.*'random' is listed twice", agents="random,random")
+    refused("protocol='pointnav-2021': a policy file, such as the shipped", protocol="pointnav-2021")
+    refused("'blnd' is neither a known name nor a file", agents="blnd")
     refused("missing.safetensors", policy=[str(tmp_path / "missing.safetensors")])
     damaged = tmp_path / "damaged.safetensors"
     damaged.write_bytes(files["small"].read_bytes()[:-9])
@@ -239,31 +237,10 @@ def test_the_shipped_policies_are_taken_by_default(files, tmp_path, monkeypatch)
     (tmp_path / SHIPPED_BLIND).write_bytes(files["blind"].read_bytes())
     monkeypatch.setattr("gym_batchnav.evaluation.comparison.assets_dir", lambda: tmp_path)
     room = "procedural:3?area=28&triangles=8000"
-    comparison = make_comparison(Asked(scenes=(room,), num_envs=4), load_agent)
-    try:
-        assert comparison.asked.policies == (str(tmp_path / SHIPPED_POLICY),) and list(comparison.agents) == [
-            "policy",
-            "blind",
-            *AGENTS[2:],
-        ]
+    with closing(make_comparison(Asked(scenes=(room,), num_envs=4), load_agent)) as comparison:
+        assert comparison.asked.policies == (str(tmp_path / SHIPPED_POLICY),)
+        assert list(comparison.agents) == ["policy", "blind", *AGENTS[2:]]
         assert comparison.env.num_episodes == comparison.episodes_per_scene == 25
-    finally:
-        comparison.close()
-
-
-@pytest.fixture(scope="module")
-def seeds(files, tmp_path_factory):
-    """Policies of the same method with other weights."""
-    folder = tmp_path_factory.mktemp("seeds")
-    paths = [files["small"]]
-    for seed in (1, 2):
-        paths.append(folder / f"seed_{seed}.safetensors")
-        about = load_policy(files["small"])[1]
-        torch.manual_seed(seed)
-        policy = make_policy("small", about.observation_space())
-        policy.actor.bias.data[seed] = 2.0  # forward, or left: untrained policies hardly differ
-        save_policy(paths[-1], policy, about)
-    return [str(path) for path in paths]
 
 
 @pytest.fixture
@@ -271,35 +248,6 @@ def without_pictures(monkeypatch):
     """Reports without maps and clips, which take seconds and are those of any evaluation."""
     monkeypatch.setattr("gym_batchnav.viz.report._draw_longest", lambda *given: None)
     monkeypatch.setattr("gym_batchnav.viz.report._draw_failures", lambda *given: False)
-
-
-def test_several_seeds_are_runs_of_one_agent(seeds, tmp_path, capsys, without_pictures):
-    keywords = {"policy": seeds, "agents": "follower", "scenes": SCENES, "episodes": EPISODES, "sample": True}
-    evaluate(**keywords, num_envs=3, out=tmp_path / "whole")
-    assert "small.safetensors and 2 more: 6 episodes in 2 scenes" in capsys.readouterr().out
-    rows = list(csv.DictReader((tmp_path / "whole" / "episodes.csv").read_text().splitlines()))
-    spl = {
-        agent: np.array([float(row["soft_spl"]) for row in rows if row["agent"] == agent]).reshape(2, 3).mean(axis=1)
-        for agent in ("policy_1", "policy_2", "policy_3", "follower")
-    }
-    found = json.loads((tmp_path / "whole" / "results.json").read_text())
-    assert list(found["agents"]) == ["policy", "follower"] and len(found["policies"]) == 3
-    runs = np.stack([spl[f"policy_{number}"] for number in (1, 2, 3)])
-    assert found["soft_spl"] == pytest.approx(runs.mean(), rel=1e-4) and len(np.unique(runs.mean(axis=1))) == 3
-    assert {agent: one.shape for agent, one in read_scores(tmp_path / "whole" / "scores.json").items()} == {
-        "policy": (3, 2),
-        "follower": (1, 2),
-    }
-    with Image.open(tmp_path / "whole" / "profiles.png") as image:
-        assert min(image.size) > 300 and np.asarray(image.convert("RGB")).std() > 20
-    assert sum(found["failures"]["policy"].values()) == sum(
-        row["agent"] != "follower" and float(row["success"]) == 0 for row in rows
-    )
-    for number in (1, 2):
-        evaluate(**keywords, num_envs=4 - number, out=tmp_path / str(number), shard=f"{number}/2")
-    merge(tmp_path / "joint", [tmp_path / "1", tmp_path / "2"])
-    for file in (tmp_path / "whole").iterdir():
-        assert (tmp_path / "joint" / file.name).read_bytes() == file.read_bytes(), file.name
 
 
 def test_anybodys_agent_is_evaluated_by_name(files, tmp_path, monkeypatch, without_pictures):
@@ -366,11 +314,8 @@ def test_an_agent_says_in_which_environment_it_acts(files, tmp_path, monkeypatch
     evaluate(policy=["driving_agents:Driver"], agents="follower", **options, out=tmp_path / "report")
     assert json.loads((tmp_path / "report" / "results.json").read_text())["num_steps"] == 7
     asked = Asked(("driving_agents:walker",), ("random",), ("apartment_0",), 2, 2)
-    comparison = make_comparison(asked, load_agent)
-    try:
+    with closing(make_comparison(asked, load_agent)) as comparison:
         assert comparison.env.single_observation_space["depth"].shape == (20, 30, 1)
-    finally:
-        comparison.close()
     for agents, match in (("walker", "camera is .* the agent needs .*: evaluate it alone"), ("lost", "env_keywords=")):
         with pytest.raises(ValueError, match=match):
             evaluate(policy=[str(files["small"])], agents=f"driving_agents:{agents}", **options)
@@ -387,8 +332,7 @@ def test_all_episodes_of_a_dataset_are_run(tmp_path, without_pictures):
     out = tmp_path / "report"
     dataset = str(tmp_path / "val.json.gz")
     evaluate(policy=["random"], agents="follower", scenes=SCENES, episodes=dataset, num_envs=3, out=out)
-    rows = list(csv.DictReader((out / "episodes.csv").read_text().splitlines()))
-    found = [(row["scene"], float(row["start_distance"])) for row in rows if row["agent"] == "follower"]
+    found = [(row["scene"], float(row["start_distance"])) for row in rows_of(out) if row["agent"] == "follower"]
     expected = [(name, distance) for name in SCENES for distance in sampled[f"{name}.glb"].distance.tolist()]
     assert [scene for scene, _ in found] == [scene for scene, _ in expected]
     np.testing.assert_allclose([one for _, one in found], [one for _, one in expected], atol=1e-3)
@@ -416,39 +360,26 @@ def test_files_of_baselines_may_be_called_policy_something(files, tmp_path):
         _baselines(Asked(agents=(str(file),)), load_agent)
 
 
-def test_agents_that_do_not_fit_are_refused(files, seeds, tmp_path):
-    other = str(write_policy(tmp_path / "far.safetensors", "small", forward_step=0.5))
-    for match, options in (
-        (r"'.*far.safetensors' was trained with other .* forward_step is 0.25", {"policy": [seeds[0], other]}),
-        ("only policy files, or only named agents", {"policy": [seeds[0], "random"]}),
-        ("agents.*'random' is listed twice", {"agents": "random,random"}),
-        ("protocol='pointnav-2021': a policy file, such as the shipped", {"protocol": "pointnav-2021"}),
-        ("'blnd' is neither a known name nor a file", {"agents": "blnd"}),
-    ):
-        with pytest.raises(ValueError, match=match):
-            evaluate(**{"policy": [seeds[0]], "scenes": SCENES, "episodes": 2, **options})
+FOUND = {
+    "episodes": 3, "scenes": ["hall"], "measure": "spl", "agents": {}, "iqm": {}, "improvement": {},
+    "by_distance": {"random": []},
+}  # fmt: skip
 
 
-def test_the_table_has_the_causes_of_the_evaluation(monkeypatch):
-    monkeypatch.setattr(failures, "CAUSES", {"asleep": "fell asleep", "loop": "loop"})
-    estimates = {"iqm": 0.5, "iqm_interval": [0.4, 0.6]}
-    found = {
-        "episodes": 3, "scenes": ["hall"], "agents": {}, "measure": "spl", "iqm": {"random": estimates},
-        "improvement": {}, "failures": {"random": {"loop": 4, "asleep": 7}}, "by_distance": {"random": []},
-    }  # fmt: skip
-    table = list(tables(found, "policy"))[1]
-    shown = {column.header.replace("\n", " "): list(column.cells) for column in table.columns}
-    assert shown["fell asleep"] == ["7"] and shown["loop"] == ["4"] and "wrong STOP" not in shown
+def columns(number, **found):
+    """The headings and cells of one of the tables."""
+    table = list(tables({**FOUND, **found}, "policy"))[number]
+    return {column.header.replace("\n", " "): list(column.cells) for column in table.columns}
 
 
-def test_the_first_table_has_the_measures_of_the_task():
+def test_tables_have_the_measures_of_the_task_and_the_causes_of_the_evaluation(monkeypatch):
     cells = {"cells_visited": 12.5, "cells_visited_interval": [11.0, 14.0], "num_steps": 500.0}
-    found = {
-        "episodes": 3, "scenes": ["hall"], "measure": "cells_visited",
-        "agents": {"policy": {**cells, "num_steps_interval": [500.0, 500.0]}},
-    }  # fmt: skip
-    table = next(tables(found, "policy"))
-    assert [column.header for column in table.columns] == ["agent", "cells visited", "steps"]
+    agents = {"policy": {**cells, "num_steps_interval": [500.0, 500.0]}}
+    assert list(columns(0, measure="cells_visited", agents=agents)) == ["agent", "cells visited", "steps"]
+    monkeypatch.setattr(failures, "CAUSES", {"asleep": "fell asleep", "loop": "loop"})
+    iqm = {"random": {"iqm": 0.5, "iqm_interval": [0.4, 0.6]}}
+    shown = columns(1, iqm=iqm, failures={"random": {"loop": 4, "asleep": 7}})
+    assert shown["fell asleep"] == ["7"] and shown["loop"] == ["4"] and "wrong STOP" not in shown
 
 
 @pytest.mark.parametrize("terminal", [False, True])
@@ -456,12 +387,10 @@ def test_no_figure_is_cut_off_where_the_table_is_wider_than_the_terminal(termina
     names = ("policy", "a_policy_with_a_long_name.safetensors")
     figures = {"spl": 0.5, "spl_interval": [0.4, 0.6]}
     causes = dict.fromkeys(failures.CAUSES, 1234)
-    found = {
-        "episodes": 3, "scenes": ["hall"], "measure": "spl", "agents": dict.fromkeys(names, figures),
-        "iqm": {name: {"iqm": 0.5, "iqm_interval": [0.4, 0.6]} for name in names}, "improvement": {},
-        "failures": dict.fromkeys(names, causes),
-        "by_distance": {name: [{"distance": "1-5 m", "episodes": 9, **figures}] for name in (*names, "x" * 60)},
-    }  # fmt: skip
+    iqm = {name: {"iqm": 0.5, "iqm_interval": [0.4, 0.6]} for name in names}
+    distances = {name: [{"distance": "1-5 m", "episodes": 9, **figures}] for name in (*names, "x" * 60)}
+    found = {**FOUND, "agents": dict.fromkeys(names, figures), "iqm": iqm, "by_distance": distances}
+    found["failures"] = dict.fromkeys(names, causes)
     text = io.StringIO()
     print_tables(tables(found, "policy"), Console(file=text, width=40, force_terminal=terminal, color_system=None))
     shown = text.getvalue()

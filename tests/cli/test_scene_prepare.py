@@ -15,7 +15,6 @@ from gym_batchnav.library.prepare import NavigationPreparer
 from gym_batchnav.library.sources import scene_sources
 from gym_batchnav.library.workers import PreparationWorker
 from gym_batchnav.scene.save import save_glb
-from gym_batchnav.system import child
 
 EPISODES = 20
 
@@ -45,8 +44,9 @@ def prepared(rooms, cache):
     return {source.name for source in scene_sources(rooms, disk) if worker.is_prepared(source.recipe)}
 
 
-@pytest.mark.slow
-def test_shards_are_disjoint_and_complete(rooms, tmp_path):
+def test_shards_are_disjoint_and_complete_and_those_beyond_the_number_of_scenes_are_empty(
+    rooms, tmp_path, in_this_process
+):
     parts = []
     for number in (1, 2, 3, 4):
         cache = tmp_path / f"cache_{number}"
@@ -56,9 +56,6 @@ def test_shards_are_disjoint_and_complete(rooms, tmp_path):
         parts.append(prepared(rooms, cache))
     assert sorted(map(len, parts)) == [2, 2, 2, 3]
     assert set.union(*parts) == {f"room_{number}" for number in range(9)}
-
-
-def test_shards_beyond_the_number_of_scenes_are_empty_and_others_are_errors(rooms, tmp_path):
     result = prepare(rooms, tmp_path / "cache", "--shard", "10/12")
     assert result.exit_code == 0 and prepared(rooms, tmp_path / "cache") == set()
     assert "shard=" in str(prepare(rooms, tmp_path / "cache", "--shard", "5/4").exception)
@@ -94,7 +91,7 @@ def test_after_a_kill_only_the_rest_is_prepared(rooms, tmp_path, monkeypatch):
     assert not asked
 
 
-def test_refused_scenes_are_in_the_table_and_the_others_are_prepared(rooms, tmp_path, monkeypatch):
+def test_refused_scenes_are_in_the_table_and_the_others_are_prepared(rooms, tmp_path, monkeypatch, in_this_process):
     monkeypatch.setenv("COLUMNS", "200")
     (rooms / "room_3.glb").write_bytes(b"glTF but no more")
     (rooms / "tile.obj").write_text("v 0 0 0\nv 0.1 0 0\nv 0 0 -0.1\nf 1 2 3\n")
@@ -111,24 +108,7 @@ def test_refused_scenes_are_in_the_table_and_the_others_are_prepared(rooms, tmp_
     assert "cut short" in rows["room_3"] and "no walkable area" in rows["tile"]
 
 
-@pytest.mark.slow
-def test_workers_start_new_processes_now_and_then(rooms, tmp_path, monkeypatch):
-    monkeypatch.setattr(child, "CALLS_PER_PROCESS", 4)
-    processes = set()
-    original = child.Child._started
-
-    def started(self, abandoned):
-        process, answers = original(self, abandoned)
-        processes.add(process.pid)
-        return process, answers
-
-    monkeypatch.setattr(child.Child, "_started", started)
-    result = prepare(rooms, tmp_path / "cache", "--workers", "1")
-    assert result.exit_code == 0, result.output
-    assert len(processes) == 3 and len(prepared(rooms, tmp_path / "cache")) == 9
-
-
-def test_the_size_of_the_cache_comes_from_the_environment(rooms, tmp_path, monkeypatch):
+def test_the_size_of_the_cache_comes_from_the_environment(rooms, tmp_path, monkeypatch, in_this_process):
     monkeypatch.setenv("GYM_BATCHNAV_CACHE_GB", "0.00003")
     assert DiskCache(tmp_path).max_bytes == 30_000
     result = prepare(rooms, tmp_path / "cache", "--workers", "1")

@@ -9,11 +9,10 @@ import time
 from types import SimpleNamespace
 
 import pytest
+from commands import refusal, run
 from rich.console import Console
 from rooms import box_room
-from typer.testing import CliRunner
 
-from gym_batchnav.cli import app
 from gym_batchnav.cli.train import Display
 from gym_batchnav.scene.save import save_glb
 
@@ -48,20 +47,19 @@ def test_without_torch_it_says_what_to_install(tmp_path):
 def test_what_is_wrong_without_torch_is_said_before_it_is_imported(arguments, said, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.setattr(sys.modules[Display.__module__], "find_spec", lambda name: None)
-    done = CliRunner().invoke(app, ["train", *arguments])
-    assert said in str(done.exception)
+    assert said in refusal("train", *arguments)
 
 
 def test_an_unknown_policy_is_refused_before_anything_is_loaded(tmp_path):
     need_torch()
-    done = CliRunner().invoke(app, ["train", "--policy", "huge", "--out", str(tmp_path / "run")])
+    done = run("train", "--policy", "huge", "--out", tmp_path / "run", expect=1)
     assert "policy='huge': choose one of" in str(done.exception)
     assert "Loading" not in done.output and not (tmp_path / "run").exists()
 
 
 def test_flags_come_on_top_of_assignments_and_these_on_top_of_the_file(tmp_path, monkeypatch):
     need_torch()
-    from gym_batchnav.train import run
+    from gym_batchnav.train import run as training
 
     (tmp_path / "run.toml").write_text(
         'seed = 1\nnum_envs = 32\nthreads = 1\ntime_limit = "2m"\n[ppo]\ngamma = 0.9\nclip = 0.3\n'
@@ -72,24 +70,13 @@ def test_flags_come_on_top_of_assignments_and_these_on_top_of_the_file(tmp_path,
         seen.update(given, loggers=loggers)
         raise ValueError("time_limit=seen")
 
-    monkeypatch.setattr(run, "TrainingRun", stop)
+    monkeypatch.setattr(training, "TrainingRun", stop)
     arguments = ["train", "--config", str(tmp_path / "run.toml"), "--set", "ppo.clip=0.1", "--set", "seed=2"]
-    done = CliRunner().invoke(
-        app,
-        [*arguments, "--frames", "8", "--logger", "jsonl", "--init", "a.safetensors", "--out", str(tmp_path / "out")],
-    )
-    assert str(done.exception) == "time_limit=seen"
-    expected = {
-        "seed": 2,
-        "frames": 8,
-        "num_envs": 32,
-        "threads": 1,
-        "time_limit": "2m",
-        "ppo.gamma": 0.9,
-        "ppo.clip": 0.1,
-    }
-    expected |= {"init": "a.safetensors", "loggers": ["jsonl"]}
-    assert seen == expected
+    arguments += ["--frames", "8", "--logger", "jsonl", "--init", "a.safetensors", "--out", str(tmp_path / "out")]
+    assert refusal(*arguments) == "time_limit=seen"
+    settings = {"seed": 2, "frames": 8, "num_envs": 32, "threads": 1, "time_limit": "2m"}
+    settings |= {"ppo.gamma": 0.9, "ppo.clip": 0.1, "init": "a.safetensors", "loggers": ["jsonl"]}
+    assert seen == settings
 
 
 def test_the_remaining_time_is_never_more_than_the_limit_leaves(monkeypatch):
@@ -135,8 +122,7 @@ def test_a_run_is_interrupted_and_resumed(tmp_path):
     assert f"Resume it with: gym-batchnav train --out '{out}' --resume" in said and "us per frame" in said
 
     frames = json.loads((out / "curve.jsonl").read_text().splitlines()[-1])["frames"]
-    ends = ["train", "--out", out, "--resume", "--frames", frames + 1000, "--json"]
-    done = CliRunner().invoke(app, list(map(str, ends)), catch_exceptions=False)
+    done = run("train", "--out", out, "--resume", "--frames", frames + 1000, "--json")
     figures = json.loads(done.stdout.splitlines()[-1])
     assert figures["complete"] and frames + 1000 <= figures["frames"] < frames + 1500
     assert f"Resuming after {frames:,} frames" in done.stderr
