@@ -14,8 +14,6 @@ from gym_batchnav.env.batch import BatchNavEnv
 
 @dataclass(frozen=True)
 class Ended:
-    """One episode from its beginning to its end."""
-
     env: int  # index in the batch
     episode: int  # the environment's own number, ``episode_index``
     length: int  # actions that counted
@@ -27,16 +25,13 @@ class Ended:
 
 
 class LedgerEnv(BatchNavEnv):
-    """BatchNavEnv that keeps what its episodes came to.
+    """BatchNavEnv that keeps what its episodes came to, in order.
 
     Args:
         num_envs: N.
         ledger: A folder for a file of lines, one an episode, for tests whose environment lives in another process.
         cut_after: Actions after which a wrapper around the environment cuts its episodes short and resets it.
         keywords: Those of BatchNavEnv.
-
-    Attributes:
-        ended: Every episode that ended, in order.
     """
 
     def __init__(
@@ -50,7 +45,6 @@ class LedgerEnv(BatchNavEnv):
         self._idle = np.zeros(num_envs, bool)
 
     def reset(self, *, seed=None, options=None):
-        """Forget what was going on in the environments that are reset."""
         mask = (options or {}).get("reset_mask", np.ones(self.num_envs, bool))
         self._reward[mask] = 0
         self._length[mask] = 0
@@ -63,7 +57,6 @@ class LedgerEnv(BatchNavEnv):
         super().send(actions)
 
     def recv(self):
-        """Write down what has ended."""
         observation, reward, terminated, truncated, info = super().recv()
         self._reward += reward
         self._length += ~self._idle
@@ -71,35 +64,26 @@ class LedgerEnv(BatchNavEnv):
         ended = terminated | truncated
         cut = self._length >= self._cut_after
         for index in np.nonzero(ended | cut)[0].tolist():
-            self._write(
-                Ended(
-                    env=index,
-                    episode=int(own["episode_index"][index]),
-                    length=int(self._length[index]),
-                    reward=float(self._reward[index]),
-                    terminated=bool(terminated[index]),
-                    truncated=bool(truncated[index] or cut[index]),
-                    success=bool(ended[index] and own["success"][index]),
-                    spl=float(own["spl"][index]) if ended[index] else 0.0,
-                )
+            episode = Ended(
+                env=index,
+                episode=int(own["episode_index"][index]),
+                length=int(self._length[index]),
+                reward=float(self._reward[index]),
+                terminated=bool(terminated[index]),
+                truncated=bool(truncated[index] or cut[index]),
+                success=bool(ended[index] and own["success"][index]),
+                spl=float(own["spl"][index]) if ended[index] else 0.0,
             )
+            self.ended.append(episode)
+            if self._folder is not None:
+                with (self._folder / f"{os.getpid()}-{id(self)}.jsonl").open("a") as file:
+                    print(json.dumps(asdict(episode)), file=file)
             self._reward[index] = self._length[index] = 0
         return observation, reward, terminated, truncated, info
 
-    def _write(self, ended: Ended) -> None:
-        self.ended.append(ended)
-        if self._folder is not None:
-            with (self._folder / f"{os.getpid()}-{id(self)}.jsonl").open("a") as file:
-                print(json.dumps(asdict(ended)), file=file)
-
 
 class Recorder(LedgerEnv):
-    """A ledger that also keeps what every step returned.
-
-    Attributes:
-        first: The first observation of all.
-        steps: What the steps returned.
-    """
+    """A ledger that also keeps the first observation of all, and what every step returned."""
 
     def __init__(self, num_envs: int = 1, **keywords) -> None:
         super().__init__(num_envs, **keywords)
@@ -107,13 +91,11 @@ class Recorder(LedgerEnv):
         self.steps = []
 
     def reset(self, **keywords):
-        """Keep the first observation."""
         returned = super().reset(**keywords)
         self.first = returned[0] if self.first is None else self.first
         return returned
 
     def recv(self):
-        """Keep what the step returned."""
         returned = super().recv()
         self.steps.append((*returned[:-1], dict(returned[-1])))  # wrappers may replace infos
         return returned

@@ -60,13 +60,10 @@ def test_actions_outside_the_space_are_refused(actions, text):
         DiscreteActions(look_angle_deg=30).validate(np.array([6]), 1)
 
 
-@pytest.mark.parametrize("wrong", [{"forward_step": 0}, {"turn_angle_deg": np.nan}, {"look_angle_deg": -30}])
-def test_amounts_must_be_positive(wrong):
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        DiscreteActions(**wrong)
-
-
-@pytest.mark.parametrize("actions", ["fly", DiscreteActions, None])
-def test_unknown_actions_are_refused(actions):
-    with pytest.raises(ValueError, match="'discrete', 'velocity', 'waypoint', 'holonomic'"):
-        BatchNavEnv(2, actions=actions, **BLIND)
+def test_amounts_must_be_positive_and_actions_known():
+    for wrong in ({"forward_step": 0}, {"turn_angle_deg": np.nan}, {"look_angle_deg": -30}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            DiscreteActions(**wrong)
+    for actions in ("fly", DiscreteActions, None):
+        with pytest.raises(ValueError, match="'discrete', 'velocity', 'waypoint', 'holonomic'"):
+            BatchNavEnv(2, actions=actions, **BLIND)

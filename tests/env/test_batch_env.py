@@ -34,17 +34,6 @@ def make(library, opened):
 
 
 class TestContract:
-    def test_infos_are_numbers_with_masks(self, make):
-        env = make(4)
-        _, info = env.reset(seed=0)
-        for values in [info] + [step[4] for step in walk(env, 40)]:
-            for name, value in values.items():
-                assert value.dtype.kind in "biuf" and value.shape == (4,)
-                assert name.startswith("_") or values[f"_{name}"].dtype == bool
-            assert {"scene_index", "episode_index", "distance_to_goal", "path_length", "collisions_count"} <= set(
-                values
-            )
-
     @pytest.mark.parametrize("buffers", [1, 3])
     def test_reused_buffers_stay_valid_as_long_as_promised(self, make, buffers):
         env = make(2, buffers=buffers)
@@ -68,12 +57,14 @@ class TestContract:
         assert make(1).render() is None
 
     @pytest.mark.parametrize("episode_order", ["random", "once"])
-    def test_infos_are_fresh(self, make, episode_order):
+    def test_infos_are_fresh_numbers(self, make, episode_order):
         env = make(4, sensors=(), episodes=Episodes(order=episode_order, count=3), max_episode_steps=4)
         last = env.reset(seed=0)[1]
-        for step in walk(env, 30):
-            assert not any(np.shares_memory(step[4][name], last[name]) for name in last if name in step[4])
-            last = step[4]
+        names = {"scene_index", "episode_index", "distance_to_goal", "path_length", "collisions_count"}
+        for *_, info in walk(env, 30):
+            assert names <= set(info) and all(value.dtype.kind in "biuf" for value in info.values())
+            assert not any(np.shares_memory(info[name], last[name]) for name in last if name in info)
+            last = info
 
     def test_attributes_are_shared_by_the_batch(self, make):
         env = make(3)
@@ -90,14 +81,10 @@ class TestContract:
         one.reset(seed=5), two.reset(seed=5)
         for actions in np.random.default_rng(0).integers(1, 4, (20, 3)):
             two.send(actions)
-            with pytest.raises(RuntimeError, match="recv"):
-                two.send(actions)
             first = one.step(actions)
             second = two.recv()
             assert_equal(first[0], second[0])
             np.testing.assert_array_equal(first[1], second[1])
-        with pytest.raises(RuntimeError, match="send"):
-            two.recv()
 
 
 class TestPhysics:
@@ -108,17 +95,6 @@ class TestPhysics:
         depth = env.set_pose(start, np.array([np.pi / 2]))["depth"][0, ..., 0]
         assert depth[31:33, 31:33] == pytest.approx(2.0, abs=0.06)  # snapping moves by less than a cell
         assert np.ptp(depth[32, :40]) < 1e-3  # depth along the axis, not along the ray
-
-    def test_forward_moves_a_quarter_metre_and_turns_turn_ten_degrees(self, make):
-        env = make(1)
-        env.reset(seed=0, options={"episode_index": np.array([0])})
-        env.set_pose(env.simulator.navmesh(0).snap(np.array([[3.0, 0.0, 1.5]], np.float32)), np.zeros(1))
-        before = env.agents.position[0].copy()
-        env.step(np.array([FORWARD]))
-        np.testing.assert_allclose((env.agents.position[0] - before)[[0, 2]], [0, -0.25], atol=1e-5)
-        for action, heading in ((LEFT, 10), (LEFT, 20), (RIGHT, 10)):
-            env.step(np.array([action]))
-            assert np.degrees(env.agents.heading[0]) == pytest.approx(heading, abs=1e-3)
 
     def test_pushing_a_wall_counts_collisions_and_no_path_until_the_next_episode(self, make):
         env = make(1)
@@ -311,14 +287,14 @@ class TestSeeding:
         """A batch of N equals N batches of one, in one scene, to the bit, over several episodes."""
         library = SceneLibrary.from_scenes([box_room("first")])
         keywords = {"library": library, "sensors": ("depth", "rgb", "semantic"), "max_episode_steps": 12}
-        batch = make(64, **keywords)
-        actions = np.random.default_rng(0).integers(1, 4, (30, 64))
+        batch = make(16, **keywords)
+        actions = np.random.default_rng(0).integers(1, 4, (30, 16))
         together = [batch.reset(seed=40)[0]] + [batch.step(row)[0] for row in actions]
-        for index in (0, 7, 63):
+        for index in (0, 7, 15):
             single = make(1, **keywords)
             alone = [single.reset(seed=40 + index)[0]] + [single.step(row[index : index + 1])[0] for row in actions]
             for many, one in zip(together, alone, strict=True):
-                assert_equal({name: values[index] for name, values in many.items()}, {n: v[0] for n, v in one.items()})
+                assert_equal({name: values[[index]] for name, values in many.items()}, one)
 
     def test_environments_that_share_a_library_prepare_its_scenes_once(self, make, library, tmp_path):
         one = make(4, library=library)
@@ -416,18 +392,22 @@ class TestWrongUse:
             ({"episode_index": np.array([0, 10_000])}, r"episode_index\[1\] = 10000: there are episodes 0 to 99"),
             ({"episode_index": np.array([-1, 0])}, r"episode_index\[0\] = -1: there are"),
             ({"episode_index": 3}, r"episode_index is int64 \(\): pass integers \(2,\)"),
+            ({"episodes": [0]}, "also pass 'episode_order': 'once'"),
+            ({"episode_order": "once", "episodes": [10**6]}, r"episodes\[0\] = 1000000: there are episodes 0 to"),
+            ({"episode_order": "once", "episodes": [0.5]}, "pass integers"),
             ("x", "options='x': pass a dict"),
             ([("reset_mask", None)], "options=.*: pass a dict"),
         ):
             with pytest.raises(ValueError, match=named):
                 env.reset(seed=0, options=options)
         with pytest.raises(ValueError, match="seeds"):
-            env.reset(seed=[1, 2, 3])
+            env.reset(seed=[1, 2, 3], options={"episode_order": "once"})
         for seed in ("a", 1.5, [0, "a"]):
             with pytest.raises(ValueError, match="seed="):
                 env.reset(seed=seed)
         with pytest.warns(UserWarning, match=r"reset options \['episode'\] are ignored: the known options"):
             env.reset(seed=0, options={"episode": 3})
+        assert "episode_valid" not in env.step(np.array([LEFT, LEFT]))[4]  # the order of a refused reset
 
     def test_wrong_arguments_are_named(self, make):
         env = make(4)
@@ -507,7 +487,8 @@ class TestWrongUse:
         env.reset(seed=0)
         env.send(np.array([LEFT, LEFT]))
         here = (env.agents.position.copy(), env.agents.heading.copy())
-        for use in (lambda: env.set_pose(*here), env.get_state, env.pictures, env.shortest_path_actions):
+        uses = (lambda: env.send(np.array([LEFT, LEFT])), lambda: env.set_pose(*here), env.get_state, env.pictures)
+        for use in (*uses, env.shortest_path_actions):
             with pytest.raises(RuntimeError, match="recv"):
                 use()
         env.recv()
@@ -516,13 +497,6 @@ class TestWrongUse:
         with pytest.raises(RuntimeError, match="send"):
             env.recv()
         walk(env, 2)
-
-    def test_a_refused_reset_changes_nothing(self, make):
-        env = make(2)
-        env.reset(seed=0)
-        with pytest.raises(ValueError, match="seeds"):
-            env.reset(seed=[1], options={"episode_order": "once"})
-        assert "episode_valid" not in env.step(np.array([LEFT, LEFT]))[4]
 
     def test_a_refused_environment_leaves_nothing_in_a_shared_library(self, library, make, tmp_path):
         before = len(library._preparers), library.num_users

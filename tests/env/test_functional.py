@@ -95,7 +95,7 @@ def assert_equal_states(left, right):
 
 
 class TestState:
-    def test_it_is_what_the_batch_saves_and_cannot_be_written(self, make):
+    def test_it_is_what_the_batch_saves_and_goes_on_from_and_cannot_be_written(self, make):
         env = make()
         step = env.functional("numpy")
         state, *_ = step.reset(seed=1)
@@ -110,6 +110,11 @@ class TestState:
         for array in (state.agents.position, state.block):
             with pytest.raises(ValueError, match="read-only"):
                 array[:] = 0
+        assert deepcopy(state) is state
+        with pytest.raises(TypeError, match="pack"):
+            pickle.dumps(state)
+        env.step(np.full(N, LEFT))  # goes on from where the last call left it
+        assert_equal_states(step.state(), step(state, np.full(N, LEFT))[0])
 
     def test_rows_are_taken_from_other_environments(self, make):
         """All environments continue from one of them, each with other actions."""
@@ -126,20 +131,6 @@ class TestState:
         for wrong, named in (([0], "1 indices for 4"), ([0, 1, 2, 9], "environment 9"), ([0.5] * N, "integers")):
             with pytest.raises(ValueError, match=named):
                 state.take(wrong)
-
-    def test_copies_are_the_state_itself_and_pickles_are_refused(self, make):
-        state = make().functional("numpy").reset(seed=0)[0]
-        assert deepcopy(state) is state
-        with pytest.raises(TypeError, match="pack"):
-            pickle.dumps(state)
-
-    def test_the_batch_goes_on_from_where_a_call_left_it(self, make):
-        env = make()
-        step = env.functional("numpy")
-        first = step.reset(seed=4)[0]
-        env.step(np.full(N, LEFT))
-        second = step.state()
-        assert_equal_states(second, step(first, np.full(N, LEFT))[0])
 
 
 class TestPacked:

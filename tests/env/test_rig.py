@@ -50,8 +50,7 @@ def life(env):
     return seen
 
 
-@pytest.mark.parametrize("mode", ["next_step", "same_step"])
-@pytest.mark.parametrize("buffers", [None, 2])
+@pytest.mark.parametrize(("mode", "buffers"), [("next_step", None), ("same_step", None), ("same_step", 2)])
 def test_each_camera_of_several_sees_what_it_sees_alone_to_the_bit(make, mode, buffers):
     keywords = {"sensors": SENSORS, "autoreset_mode": mode, "max_episode_steps": 7, "buffers": buffers}
     together = life(make(camera=RIG, **keywords))
@@ -98,10 +97,10 @@ def test_memory_counts_every_camera():
     assert two - one == one - none + 3 * 64  # the matrices of one view are counted for blind agents, too
 
 
-@pytest.mark.parametrize("name", ["PointNavImage", "PointNavScan"])
-def test_one_array_holds_the_images_of_one_camera(name, library):
-    with pytest.raises(ValueError, match=r"'front', 'left'.*pass a Camera"):
-        make_batch(name, 2, camera={"front": FRONT, "left": LEFT}, library=library, renderer="embree")
+def test_one_array_holds_the_images_of_one_camera(library):
+    for name in ("PointNavImage", "PointNavScan"):
+        with pytest.raises(ValueError, match=r"'front', 'left'.*pass a Camera"):
+            make_batch(name, 2, camera={"front": FRONT, "left": LEFT}, library=library, renderer="embree")
 
 
 def test_lenses_and_lidars_are_cameras_like_others(make):
@@ -146,16 +145,13 @@ def test_images_on_the_gpu_are_drawn_by_warp(monkeypatch, camera):
     ("camera", "sensors", "message"),
     [
         ({}, ("depth",), "one or more Cameras"),
-        ([FRONT], ("depth",), "one or more Cameras"),
         ({"front": 64}, ("depth",), "'front': 64"),
         ({"": FRONT}, ("depth",), "without '/'"),
-        ({"a/b": FRONT}, ("depth",), "without '/'"),
         ({"a.b": FRONT}, ("depth",), "without '/'"),
         ({1: FRONT}, ("depth",), "without '/'"),
         (RIG, ("right/depth",), "'right'; available: 'front', 'left', 'wide', 'back'"),
         (RIG, ("front/heat",), "'heat' is not one of"),
         (RIG, ("depth", "left/depth"), "'left/depth' is listed twice"),
-        (FRONT, ("depth", "depth"), "'depth' is listed twice"),
         (FRONT, ("front/depth",), "pass camera={'front'"),
         (FRONT, ("/depth",), "unknown camera ''"),
         (FRONT, "depth", "pass a tuple"),

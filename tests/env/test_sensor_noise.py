@@ -166,16 +166,3 @@ def test_noise_of_once_depends_on_the_scene_and_episode_alone(make):
     np.testing.assert_array_equal(seen, again)
     other = alone.reset(seed=6, options={"episode_order": "once", "episodes": np.array([2])})[0]["rgb"][0]
     assert (seen != other).any()
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"episodes": [0]}, "also pass 'episode_order': 'once'"),
-        ({"episode_order": "once", "episodes": [10**6]}, r"episodes\[0\] = 1000000: there are episodes 0 to"),
-        ({"episode_order": "once", "episodes": [0.5]}, "pass integers"),
-    ],
-)
-def test_wrong_choices_of_episodes_are_refused(make, options, message):
-    with pytest.raises(ValueError, match=message):
-        make(num_envs=1).reset(options=options)

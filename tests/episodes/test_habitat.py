@@ -109,7 +109,7 @@ def test_small_files_that_stand_for_much_are_refused(tmp_path, monkeypatch):
     assert len(read_episodes(path)["Cantwell"]) == 1000 and len(read_episodes(several)["Cantwell"]) == 500
 
 
-def test_episodes_of_a_scene_in_several_files_keep_their_order(tmp_path):
+def test_an_empty_file_stands_for_its_content_folder_whose_episodes_keep_their_order(tmp_path):
     (tmp_path / "content").mkdir()
     for k in range(2):
         rows = [
@@ -118,17 +118,12 @@ def test_episodes_of_a_scene_in_several_files_keep_their_order(tmp_path):
         for one in rows:
             del one["episode_id"]
         write(tmp_path / "content" / f"{k}.json", rows)
-    (found,) = read_episodes(write(tmp_path / "val.json", [])).values()
+    val = write(tmp_path / "val.json", [])
+    (found,) = read_episodes(val).values()
     assert found.ids == ("0", "1", "2", "3") and found.start[:, 0].tolist() == [0, 1, 2, 3]
-
-
-def test_an_empty_top_level_file_stands_for_its_content_folder(tmp_path):
-    (tmp_path / "content").mkdir()
-    write(tmp_path / "content" / "Cantwell.json.gz", [row(), row()])
     write(tmp_path / "content" / "Other.json.gz", [row(scene_id="Other.glb")])
-    found = read_episodes(write(tmp_path / "val.json.gz", []))
-    assert {name: len(episodes) for name, episodes in found.items()} == {"Cantwell": 2, "Other": 1}
-    assert list(read_episodes(tmp_path / "val.json.gz", "Other")) == ["Other"]
+    assert {name: len(episodes) for name, episodes in read_episodes(val).items()} == {"b/room": 4, "Other": 1}
+    assert list(read_episodes(val, "Other")) == ["Other"]
 
 
 def test_what_is_written_reads_back_and_is_the_same_bytes_each_time(tmp_path):

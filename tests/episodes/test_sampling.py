@@ -49,17 +49,14 @@ def test_a_scene_without_room_for_episodes_says_so():
         sample_episodes(build(cell), 10, np.random.default_rng(0))
 
 
-@pytest.mark.parametrize("wrong", [{"max_distance": "far"}, {"retries": 0}, {"min_distance": -1.0}])
-def test_wrong_rules_are_refused(wrong):
-    with pytest.raises(ValueError, match=f"{next(iter(wrong))}="):
-        SamplingRules(**wrong)
-
-
-def test_distances_beyond_any_path_raise_an_error_without_sampling(navmesh):
+def test_wrong_rules_and_distances_beyond_any_path_are_refused_without_sampling(navmesh):
     class NoDraws:
         def __getattr__(self, name):
             raise AssertionError("no point is drawn")
 
+    for wrong in ({"max_distance": "far"}, {"retries": 0}, {"min_distance": -1.0}):
+        with pytest.raises(ValueError, match=f"{next(iter(wrong))}="):
+            SamplingRules(**wrong)
     with pytest.raises(ValueError, match=r"min_distance=10000: no path .* longer than \d+ m; lower it"):
         sample_episodes(navmesh, 5, NoDraws(), SamplingRules(min_distance=10_000, max_distance=20_000))
     points = navmesh.random_points(1000, np.random.default_rng(0))

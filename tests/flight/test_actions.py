@@ -198,18 +198,15 @@ def test_an_empty_slot_moves_nobody_and_has_no_paths():
     assert np.isinf(out).all()
 
 
-@pytest.mark.parametrize(
-    ("name", "array"),
-    [("position", np.zeros((3, 3))), ("heading", np.zeros(2, np.float32)), ("active", np.ones(2, bool))],
-)
+@pytest.mark.parametrize(("name", "array"), [("position", np.zeros((3, 3))), ("heading", np.zeros(2, np.float32))])
 def test_arrays_that_kernels_could_not_fly_are_refused(name, array):
     movers = FlightActions().make_agents(1, FlightActions().buffers(3))
-    arrays = {"active": np.ones(3, bool), name: array}
-    active = arrays.pop("active")
-    state = replace(agent_state(3), **arrays)
+    commands = FlightActions().decode(np.ones((3, 4), np.float32))
+    state = replace(agent_state(3), **{name: array})
     outcome = StepOutcome(np.zeros(3, np.float32), np.zeros(3, bool))
-    with pytest.raises(TypeError, match=name):
-        movers.step(FlightActions().decode(np.ones((3, 4), np.float32)), state, active, outcome, sliding=True)
+    for broken, active, named in ((state, np.ones(3, bool), name), (agent_state(3), np.ones(2, bool), "active")):
+        with pytest.raises(TypeError, match=named):
+            movers.step(commands, broken, active, outcome, sliding=True)
 
 
 @pytest.mark.parametrize(

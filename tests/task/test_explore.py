@@ -122,7 +122,7 @@ class TestFlee:
 
 
 class TestCoverage:
-    @pytest.mark.parametrize("size", [0.5, 1.0, 2.3])
+    @pytest.mark.parametrize("size", [0.5, 2.3])
     def test_walkable_cells_are_those_with_walkable_points(self, make, size):
         navmesh = make(Explore()).simulator.navmesh(0)
         points = navmesh.random_points(50_000, np.random.default_rng(0))

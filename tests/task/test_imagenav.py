@@ -119,8 +119,10 @@ def test_without_a_renderer_no_picture_is_drawn():
         ImageGoal().begin(state, np.arange(1))
 
 
-@pytest.mark.parametrize("task", [ImageNav, lambda camera: InstanceImageNav(camera, CATEGORIES)])
-def test_the_lens_of_the_goal_camera_chooses_the_renderer(make, task):
+@pytest.mark.parametrize(
+    ("task", "second"), [(ImageNav, InstanceImageGoal), (lambda one: InstanceImageNav(one, CATEGORIES), ImageGoal)]
+)
+def test_the_lens_of_the_goal_camera_chooses_the_renderer(make, task, second):
     pinhole = task(CAMERA)
     fisheye = task(Camera(24, 24, lens=Fisheye()))
     assert make(pinhole, renderer="auto").config.renderer_name == "auto"
@@ -131,8 +133,5 @@ def test_the_lens_of_the_goal_camera_chooses_the_renderer(make, task):
     assert observation[name].any() and not observation[name][:, 0, 0].any()  # the corner has no ray
     with pytest.raises(ValueError, match=r"camera of the task's pictures: .*lens=Fisheye.*pass renderer='embree'"):
         make(fisheye, renderer="opengl")
-
-
-def test_a_second_sensor_with_pictures_counts_too(make):
-    env = make(ImageNav(CAMERA), sensors=("rgb", InstanceImageGoal(Camera(8, 8, lens=Fisheye()))), renderer="auto")
-    assert env.config.renderer_name == "embree" and len(env.components.picture_cameras) == 2
+    several = make(pinhole, sensors=("rgb", second(Camera(8, 8, lens=Fisheye()))), renderer="auto")
+    assert several.config.renderer_name == "embree" and len(several.components.picture_cameras) == 2

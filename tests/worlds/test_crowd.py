@@ -54,6 +54,10 @@ MEETINGS = {  # starts, ends, which are fixed, ends reached, and who was stopped
         *([[10, 10], [10.41, 10]], [[10.25, 10], [10.66, 10]], [False] * 2),
         *([[10.25, 10], [10.66, 10]], [False] * 2),
     ),
+    "at others that part and pass along": (
+        *([[10, 10], [10 + 2 * R, 10], [15, 10], [15 + 2 * R, 10]], [[9.8, 10], [10.7, 10], [15, 10.25], [15.4, 9.75]]),
+        *([False] * 4, [[9.8, 10], [10.7, 10], [15, 10.25], [15.4, 9.75]], [False] * 4),
+    ),
     "the first is stopped by a fixed body and stops the second": (
         *([[10.0, 10], [9.55, 10], [10.4, 10]], [[10.25, 10], [9.8, 10], [10.4, 10]], [False, False, True]),
         *([[10, 10], [9.6, 10], [10.4, 10]], [True, True, False]),
@@ -72,14 +76,6 @@ def test_nobody_passes_through_another_in_one_long_step(floor):
     reached, touched = separated(floor, [[10, 10], [20, 10]], [[20, 10], [10, 10]])
     assert reached[0, 0] < reached[1, 0] and touched.all()
     np.testing.assert_allclose(reached[1, 0] - reached[0, 0], 2 * R, atol=1e-5)
-
-
-def test_those_that_touch_may_part_and_pass_along_each_other(floor):
-    start = [[10, 10], [10 + 2 * R, 10], [15, 10], [15 + 2 * R, 10]]
-    end = [[9.8, 10], [10.7, 10], [15, 10.25], [15 + 2 * R, 9.75]]
-    reached, touched = separated(floor, start, end)
-    np.testing.assert_allclose(reached, end, atol=1e-5)
-    assert not touched.any()
 
 
 def test_absent_bodies_and_other_floors_do_not_matter(floor):

@@ -39,7 +39,7 @@ def test_learners_are_a_batch_of_their_own(envs):
     np.testing.assert_array_equal(info["final_info"]["caught"], False)
 
 
-def test_worlds_take_the_seeds_of_their_first_learners(envs):
+def test_seeds_and_options_are_those_of_the_learners(envs):
     play = SelfPlay(envs, [False, True], [turns_left])
     play.reset(seed=[7, None, 9, 10, 11, 12])
     assert envs.episodes.seed[[0, 1, 4, 5, 10, 11]].tolist() == [7, 7, 9, 9, 12, 12]
@@ -47,6 +47,14 @@ def test_worlds_take_the_seeds_of_their_first_learners(envs):
     assert envs.episodes.seed[::2].tolist() == [0, 1, 2, 3, 4, 5]
     play.reset(seed=3)
     assert envs.episodes.seed.tolist() == list(range(3, 15))
+    play.reset(seed=0, options={"episode_index": np.arange(6)})
+    assert envs.episodes.episode[::2].tolist() == list(range(6))
+    count = envs.episodes.count.copy()
+    mask = np.arange(6) == 2
+    play.reset(options={"reset_mask": mask})
+    assert (envs.episodes.count - count).tolist() == np.repeat(mask, 2).tolist()
+    with pytest.raises(ValueError, match=r"reset_mask has shape \(12,\): pass a value for each of 6 learners"):
+        play.reset(options={"reset_mask": np.ones(12, bool)})
 
 
 def test_wrong_arguments_are_refused(envs):
@@ -73,14 +81,3 @@ def test_who_won_all_games_has_a_finite_rating():
     for wrong in (np.zeros((2, 3)), np.array([[0, -1], [1, 0]]), np.array([[0, np.nan], [1, 0]])):
         with pytest.raises(ValueError, match="square matrix"):
             ratings(wrong)
-
-
-def test_options_are_those_of_the_learners(envs):
-    play = SelfPlay(envs, [False, True], [turns_left])
-    play.reset(seed=0, options={"episode_index": np.arange(6)})
-    assert envs.episodes.episode[::2].tolist() == list(range(6))
-    mask = np.arange(6) == 2
-    play.reset(options={"reset_mask": mask})
-    assert envs.episodes.count.tolist() == (1 + np.repeat(mask, 2)).tolist()
-    with pytest.raises(ValueError, match=r"reset_mask has shape \(12,\): pass a value for each of 6 learners"):
-        play.reset(options={"reset_mask": np.ones(12, bool)})

@@ -111,6 +111,17 @@ def test_a_world_is_the_same_whatever_the_number_of_worlds(make, mode):
         np.testing.assert_array_equal(one, other[:, : one.shape[1]])
 
 
+def test_worlds_without_an_episode_stand_still_and_one_agent_alone_has_none(make):
+    env = make(8, scenes="apartment_0", episodes=Episodes(order="once", count=6), max_episode_steps=2)
+    env.reset(seed=0)
+    for _ in range(12):
+        _, reward, terminated, truncated, info = env.step(np.full(8, 2))
+    assert not info["episode_valid"].any() and not (terminated | truncated).any() and (reward == 0).all()
+    env = make(2, agents_per_world=1, bodies=())
+    _, info = env.reset(seed=0)
+    assert env.worlds is None and env.task_state.worlds is None and "waiting" not in info
+
+
 def test_a_paused_world_keeps_its_state(make):
     env = make(8)
     run(env, 40)
@@ -124,13 +135,6 @@ def test_a_paused_world_keeps_its_state(make):
     for name, array in arrays_of(state).items():
         np.testing.assert_array_equal(array[1], before[name], err_msg=name)
     assert (state.position[0] != moving).any()
-
-
-def test_one_agent_alone_has_no_world(make):
-    env = make(2, agents_per_world=1, bodies=())
-    assert env.worlds is None
-    _, info = env.reset(seed=0)
-    assert env.task_state.worlds is None and "waiting" not in info
 
 
 def test_the_number_of_agents_is_drawn_for_each_episode(make):
@@ -221,14 +225,6 @@ def test_every_camera_shows_other_agents_but_not_its_own(make):
         angle = np.angle(np.exp(2j * np.pi * where / seen[key].shape[2]).mean()) - np.pi  # to the right of -z
         assert np.cos(angle - np.arctan2(*(near - place)[[0, 2]] * [1, -1])) > 0.99
         assert not (seen[key][0] == 1_000_000).any()
-
-
-def test_worlds_without_an_episode_stand_still(make):
-    env = make(8, scenes="apartment_0", episodes=Episodes(order="once"), max_episode_steps=2)  # of 100
-    env.reset(seed=0)
-    for _ in range(160):
-        _, reward, terminated, truncated, info = env.step(np.full(8, 2))
-    assert not info["episode_valid"].any() and not (terminated | truncated).any() and (reward == 0).all()
 
 
 def test_others_know_where_an_agent_was_put(make):
