@@ -122,7 +122,7 @@ def test_an_empty_file_stands_for_its_content_folder_whose_episodes_keep_their_o
     (found,) = read_episodes(val).values()
     assert found.ids == ("0", "1", "2", "3") and found.start[:, 0].tolist() == [0, 1, 2, 3]
     write(tmp_path / "content" / "Other.json.gz", [row(scene_id="Other.glb")])
-    assert {name: len(episodes) for name, episodes in read_episodes(val).items()} == {"b/room": 4, "Other": 1}
+    assert {name: len(episodes) for name, episodes in read_episodes(val).items()} == {"room": 4, "Other": 1}
     assert list(read_episodes(val, "Other")) == ["Other"]
 
 
