@@ -11,7 +11,6 @@ from PIL import Image
 
 from gym_batchnav.scene.formats import mjcf as reader
 from gym_batchnav.scene.formats.mjcf_compile import _compiled
-from gym_batchnav.scene.scene import Scene
 
 os.environ.setdefault("MUJOCO_GL", "egl")  # read when mujoco is imported
 
@@ -59,23 +58,6 @@ def mujoco_distances(path: Path, origins: np.ndarray, directions: np.ndarray) ->
     hit = np.zeros(1, np.int32)
     found = [mujoco.mj_ray(loaded, data, o, d, groups, 1, -1, hit) for o, d in zip(origins, directions, strict=True)]
     return np.where(np.array(found) < 0, np.inf, found)
-
-
-def scene_distances(scene: Scene, origins: np.ndarray, directions: np.ndarray) -> np.ndarray:
-    """The same of a scene, by trying every triangle."""
-    to_scene = np.array([[1.0, 0, 0], [0, 0, 1], [0, -1, 0]])
-    a, b, c = scene.vertices[scene.triangles].astype(np.float64).transpose(1, 0, 2)
-    normals = np.cross(b - a, c - a)
-    found = np.full(len(origins), np.inf)
-    for row, (eye, ray) in enumerate(zip(origins @ to_scene.T, directions @ to_scene.T, strict=True)):
-        along = normals @ ray
-        with np.errstate(divide="ignore", invalid="ignore"):
-            distance = np.einsum("ti,ti->t", a - eye, normals) / along
-        inside = distance > 0
-        for p, q in ((a, b), (b, c), (c, a)):
-            inside &= np.cross(p - eye, q - eye) @ ray * np.sign(along) >= 0
-        found[row] = distance[inside].min(initial=np.inf)
-    return found
 
 
 HOUSE_OBJ = b"""v -1 -1 0\nv 1 -1 0\nv 1 1 0\nv -1 1 0\nv 0 0 2

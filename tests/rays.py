@@ -67,6 +67,17 @@ def cast(scene: Scene, camera: Camera, view: np.ndarray) -> tuple[np.ndarray, np
     return distance.reshape(shape), np.where(np.isfinite(distance), nearest, -1).reshape(shape)
 
 
+def trace(scene: Scene, origins: np.ndarray, directions: np.ndarray) -> np.ndarray:
+    """Distance along every ray to the first triangle, metres; infinite if it escapes."""
+    from embreex.mesh_construction import TriangleMesh
+    from embreex.rtcore_scene import EmbreeScene
+
+    tree = EmbreeScene(robust=True)
+    TriangleMesh(tree, scene.vertices[scene.triangles])
+    hit = tree.run(origins.astype(np.float32), directions.astype(np.float32), query="DISTANCE")
+    return np.where(hit > 1e30, np.inf, hit)
+
+
 def random_views(seed: int, count: int, spread: float = 1.0) -> np.ndarray:
     """Views from around the origin with any roll and pitch."""
     rng = np.random.default_rng(seed)

@@ -10,6 +10,7 @@ import pytest
 from mjcf import model, png, write
 from rooms import names_of
 
+from gym_batchnav.scene.files import SceneFiles
 from gym_batchnav.scene.formats import mjcf_compile, mjcf_document
 from gym_batchnav.scene.load import SceneError, load_scene
 
@@ -19,15 +20,13 @@ in_process = pytest.fixture(mjcf.in_process)
 BOX = '<geom name="box" type="box" size="1 1 1"/>'
 MESH = '<geom type="mesh" mesh="m"/>'
 ROOF = mjcf.HOUSE_OBJ
+WOOD = png(np.full((2, 2, 3), 9, np.uint8))
 
 
 @pytest.mark.parametrize(
     "assets",
     [
         '<mesh name="m" file="../../out.obj"/>',
-        '<mesh name="m" file="/etc/passwd.obj"/>',
-        '<mesh name="m" file="..\\..\\out.obj"/>',
-        '<mesh name="m" file="C:/out.obj"/>',
         '<mesh name="m" file="link.obj"/>',
         '<hfield name="m" file="../out.bin" size="1 1 1 1"/>',
         '<texture name="t" type="2d" file="../../out.png"/><material name="x" texture="t"/>',
@@ -66,14 +65,11 @@ def test_folders_of_the_compiler_are_followed_and_checked(in_process, tmp_path, 
 def test_models_share_the_files_of_folders_beside_theirs(in_process, tmp_path):
     wood = '<texture name="t" type="2d" file="grain/../../textures/wood.png"/><material name="wood" texture="t"/>'
     arm = '<mujoco><asset><mesh name="m" file="../stls/roof.obj"/></asset></mujoco>'
-    files = {"parts/arm.xml": arm.encode(), "stls/roof.obj": ROOF, "models/home.xml": b""}
-    files["textures/wood.png"] = png(np.full((2, 2, 3), 9, np.uint8))
+    files = {"parts/arm.xml": arm.encode(), "stls/roof.obj": ROOF, "models/home.xml": b"", "textures/wood.png": WOOD}
     for name, data in files.items():
         (tmp_path / name).parent.mkdir()
         (tmp_path / name).write_bytes(data)
-    xml = model(MESH.replace("/>", ' material="wood"/>'), wood).replace(
-        "<asset>", '<include file="../parts/arm.xml"/><asset>'
-    )
+    xml = model(MESH.replace("/>", ' material="wood"/>'), wood, '<include file="../parts/arm.xml"/>')
     scene = load_scene(write(tmp_path / "models", xml))
     assert len(scene.textures) == 1 and len(scene.triangles) == 6
     assert {"../parts/arm.xml", "../stls/roof.obj", "../textures/wood.png"} < set(scene.metadata["files"])
@@ -97,15 +93,12 @@ def test_a_model_loads_for_a_user_without_a_home(in_process, tmp_path, monkeypat
 def test_homes_in_molmospaces_layout_share_the_folder_of_their_objects(in_process, tmp_path):
     home = tmp_path / "scenes" / "procthor"
     home.mkdir(parents=True)
-    (tmp_path / "store").mkdir()
-    (tmp_path / "store" / "wood.png").write_bytes(png(np.full((2, 2, 3), 200, np.uint8)))
-    (tmp_path / "secret.png").write_bytes(b"")
     (tmp_path / "objects").mkdir()
     assets = '<texture name="t" type="2d" file="../../objects/thor/wood.png"/><material name="x" texture="t"/>'
     path = write(home, model('<geom type="box" size="1 1 1" material="x"/>', assets))
     outside = tmp_path.parent / f"{tmp_path.name}_store"
     outside.mkdir()
-    (outside / "wood.png").write_bytes(png(np.full((2, 2, 3), 200, np.uint8)))
+    (outside / "wood.png").write_bytes(WOOD)
     (tmp_path / "objects" / "thor").symlink_to(outside)  # as the installer does
     scene = load_scene(path)
     assert len(scene.textures) == 1 and "../../objects/thor/wood.png" in scene.metadata["files"]
@@ -135,7 +128,7 @@ def test_included_files_and_attached_models_become_part_of_the_scene(tmp_path):
     for name, text in parts.items():
         (tmp_path / name).write_text(text)
     (tmp_path / "chairs" / "seat.obj").write_bytes(ROOF)
-    (tmp_path / "chairs" / "t.png").write_bytes(png(np.full((2, 2, 3), 9, np.uint8)))
+    (tmp_path / "chairs" / "t.png").write_bytes(WOOD)
     chairs = '<replicate count="2" offset="0 3 0"><attach model="c" body="chair" prefix="a_"/></replicate>'
     world = '<include file="world.xml"/>' + chairs
     assets = '<include file="assets.xml"/><model name="c" file="chairs/chair.xml"/>'
@@ -147,6 +140,10 @@ def test_included_files_and_attached_models_become_part_of_the_scene(tmp_path):
         load_scene(write(tmp_path, twice))
 
 
+TWICE = f'<body name="b0">{BOX}</body>' + "".join(
+    f'<body name="b{k}"><attach body="b{k - 1}" prefix="p{k}a"/><attach body="b{k - 1}" prefix="p{k}b"/></body>'
+    for k in range(1, 30)
+)
 HOSTILE = {
     "entities": ('<!DOCTYPE a [<!ENTITY b "c">]><mujoco/>', "document type"),
     "external entity": ('<!DOCTYPE a SYSTEM "file:///etc/passwd"><mujoco/>', "document type"),
@@ -158,18 +155,7 @@ HOSTILE = {
     "nothing": (model(""), "no triangles"),
     "includes itself": (model('<include file="home.xml"/>'), "includes 'home.xml' twice|begins with|no triangles"),
     "attaches itself": (model(BOX, '<model name="s" file="home.xml"/>'), "attaches itself"),
-    "attaches a body to twice as many": (
-        model(
-            f'<body name="b0">{BOX}</body>'
-            + "".join(
-                f'<body name="b{k}">'
-                + "".join(f'<attach body="b{k - 1}" prefix="p{k}{half}"/>' for half in "ab")
-                + "</body>"
-                for k in range(1, 30)
-            )
-        ),
-        "bodies and geoms, but compiling takes too long",
-    ),
+    "attaches a body to twice as many": (model(TWICE), "bodies and geoms, but compiling takes too long"),
     "attaches what comes later": (model('<attach body="b" prefix="p"/><body name="b"/>'), "not defined before"),
     "many replicas": (
         model(f'<replicate count="1000000">{BOX}</replicate>'),
@@ -185,7 +171,6 @@ HOSTILE = {
     ),
     "a fine builtin mesh": (model(MESH, '<mesh name="m" builtin="sphere" params="1000000"/>'), "parameter above 100"),
     "no number": (model('<geom size="a"/>'), "MuJoCo cannot compile it"),
-    "an unknown material": (model('<geom size="1" material="x"/>'), "MuJoCo cannot compile it .*material"),
     "a missing mesh": (model(MESH, '<mesh name="m" file="no.obj"/>'), "'no.obj', which does not exist"),
     "a strange mesh": (model(MESH, '<mesh name="m" file="no.fbx"/>'), "'.fbx': save it as OBJ"),
 }
@@ -218,24 +203,18 @@ def test_a_model_attaches_its_own_bodies_and_models_that_name_themselves(in_proc
     assert names_of(scene) == ("a", "copy_a", "x_seat")
 
 
-def test_plugins_soft_bodies_and_physics_are_left_out(in_process, tmp_path):
+def test_plugins_soft_bodies_fields_and_physics_are_left_out(in_process, tmp_path):
     rest = """<extension><plugin plugin="mujoco.elasticity.cable"/></extension>
       <actuator><motor joint="no_such_joint"/></actuator><deformable><skin name="s" file="../skin.skn"/></deformable>"""
     scene = load_scene(write(tmp_path, model(BOX).replace("</mujoco>", rest + "</mujoco>")))
     assert names_of(scene) == ("box",)
     assert "Soft bodies and plugins were left out: 1 <plugin>, 1 <skin>" in scene.warnings
-
-
-def test_signed_distance_fields_are_left_out(in_process, tmp_path):
     mesh = '<mesh name="bowl"><plugin instance="bowl"/></mesh>'
     field = '<geom type="sdf" mesh="bowl"><plugin instance="bowl"/></geom>'
     assert names_of(load_scene(write(tmp_path, model(BOX + field, mesh)))) == ("box",)
 
 
 def test_the_compiler_gets_no_path_of_the_file(tmp_path):
-    """Whatever names a file, the document for the compiler names only what is in memory."""
-    from gym_batchnav.scene.files import SceneFiles
-
     assets = '<mesh file="roof.obj"/><texture file="t.png"/><material name="x" texture="t"/>'
     path = write(tmp_path, model('<geom mesh="roof" type="mesh" material="x"/>', assets), roof__obj=ROOF, t__png=b"")
     document = mjcf_document.read_document(SceneFiles(path))
@@ -248,10 +227,7 @@ def test_a_compiler_that_dies_or_hangs_is_an_error_of_the_scene(tmp_path, monkey
     real = subprocess.Popen
 
     def instead(code):
-        def start(command, **keywords):
-            return real([sys.executable, "-c", code], **keywords)
-
-        return start
+        return lambda command, **keywords: real([sys.executable, "-S", "-c", code], **keywords)
 
     monkeypatch.setattr(mjcf_compile.subprocess, "Popen", instead("import os; os.kill(os.getpid(), 11)"))
     with pytest.raises(SceneError, match="ended by SIGSEGV on it"):
@@ -260,7 +236,7 @@ def test_a_compiler_that_dies_or_hangs_is_an_error_of_the_scene(tmp_path, monkey
     monkeypatch.setattr(mjcf_compile, "_FREE_SECONDS", 0.1)
     with pytest.raises(SceneError, match=r"more than 0 s to compile"):
         load_scene(path)
-    monkeypatch.setattr(mjcf_compile, "_SECONDS_PER_BYTE", 0.001)  # larger models get more time
+    monkeypatch.setattr(mjcf_compile, "_SECONDS_PER_BYTE", 0.0006)  # larger models get more time
     with pytest.raises(ValueError, match="more than 1 s to compile"):
         mjcf_compile.compile_mjcf(mjcf_document.Document(b"", {"m.obj": bytes(900)}))
 
