@@ -19,15 +19,10 @@ from gym_batchnav.library.sources import SceneSource
 from gym_batchnav.scene.files import SceneError
 from gym_batchnav.scene.scene import Scene
 
-
-def named(name: str) -> Scene:
-    return box_room(name)
+SIZE = box_room("one").nbytes
 
 
-SIZE = named("one").nbytes
-
-
-def sources_of(count: int, load=named) -> list[SceneSource]:
+def sources_of(count: int, load=box_room) -> list[SceneSource]:
     return [SceneSource(f"scene_{i}", partial(load, f"scene_{i}")) for i in range(count)]
 
 
@@ -117,7 +112,7 @@ def test_stepping_never_waits_for_the_loader() -> None:
     def slow(name: str) -> Scene:
         if threading.current_thread() is not threading.main_thread():
             assert may_load.wait(600)
-        return named(name)
+        return box_room(name)
 
     library = SceneLibrary(sources_of(3, slow), 1, rotate_every=1)
     agents = Agents(library)
@@ -133,7 +128,7 @@ def test_deterministic_rotation_does_not_depend_on_the_loader() -> None:
     def run(delay: float) -> list[list[str]]:
         def load(name: str) -> Scene:
             time.sleep(delay * int(name[-1]))
-            return named(name)
+            return box_room(name)
 
         library = SceneLibrary(sources_of(5, load), 2, rotate_every=3, deterministic=True)
         agents = Agents(library)
@@ -153,7 +148,7 @@ def test_a_bad_scene_costs_one_scene_and_one_warning() -> None:
             raise SceneError(name, "the file is damaged")
         if name == "scene_4":
             raise ValueError("the file is damaged")
-        return named(name)
+        return box_room(name)
 
     with pytest.warns(UserWarning, match=r"^scene 'scene_[14]' is left out: the file is damaged$") as warned:
         library = SceneLibrary(sources_of(6, load), 2, rotate_every=1, deterministic=True)
@@ -177,14 +172,9 @@ def test_without_a_good_scene_there_is_no_library(error: Exception, told: str) -
 
     with pytest.warns(UserWarning), pytest.raises(ValueError, match=rf"none of the 3 scenes .*scene_0: {told}"):
         SceneLibrary(sources_of(3, load))
-
-
-def test_the_error_of_the_only_scene_is_raised() -> None:
-    def load(name: str) -> Scene:
-        raise ValueError("the file is damaged")
-
-    with pytest.raises(ValueError, match=r"^the file is damaged$"):
-        SceneLibrary(sources_of(1, load))
+    if isinstance(error, ValueError):
+        with pytest.raises(ValueError, match=r"^the file is damaged$"):
+            SceneLibrary(sources_of(1, load))
 
 
 def test_a_preparers_refusal_costs_one_scene_before_anybody_is_there() -> None:
@@ -213,7 +203,7 @@ def test_a_preparer_that_comes_while_a_scene_loads_is_not_forgotten() -> None:
         if threading.current_thread() is not threading.main_thread():
             started.set()
             assert may_load.wait(600)
-        return named(name)
+        return box_room(name)
 
     library = SceneLibrary(sources_of(3, slow), 1, rotate_every=1, deterministic=True)
     (early,) = library.add_preparers([lambda scene: "early"])
@@ -280,10 +270,8 @@ def test_where_agents_may_be_too_much_is_refused() -> None:
     before = library.get_state()
     with pytest.raises(ValueError, match=rf"3 scenes would take {6 * SIZE:,} bytes of main memory, more than max_"):
         library.add_preparers([Takes(SIZE)])
-    problem = (
-        rf"take {6 * SIZE:,} bytes of main memory and {9 * SIZE:,} bytes of the graphics device, more than max_bytes"
-    )
-    with pytest.raises(ValueError, match=problem):
+    both = rf"take {6 * SIZE:,} bytes of main memory and {9 * SIZE:,} bytes of the graphics device, more than max_bytes"
+    with pytest.raises(ValueError, match=both):
         library.add_preparers([Takes(SIZE, 3 * SIZE)])
     assert library.get_state() == before and library.nbytes == 3 * SIZE and library.device_nbytes == 0
     library.add_preparers([Takes(SIZE // 3, SIZE)])
@@ -305,7 +293,7 @@ def test_stats_tell_who_comes_and_who_leaves() -> None:
     assert third not in (first, second) and parts()[0] == (first, second) and parts()[2] == ()
     agents.step(SETTLE_STEPS, settle=False)
     assert (set(parts()[0]), parts()[1], parts()[2]) == ({second, third}, (), (first,))
-    library.put(3, named("mine"))  # by hand: nobody takes it away
+    library.put(3, box_room("mine"))  # by hand: nobody takes it away
     agents.step(2)
     assert "mine" in parts()[0] and parts()[2] == () and first not in parts()[0]
 
@@ -317,7 +305,7 @@ def test_what_may_pass_is_tried_again_at_the_next_turn() -> None:
     def load(name: str) -> Scene:
         if name in faulty and threading.current_thread() is not threading.main_thread():
             raise error
-        return named(name)
+        return box_room(name)
 
     library = SceneLibrary(sources_of(4, load), 1, rotate_every=1, deterministic=True)
     agents = Agents(library)
@@ -350,7 +338,7 @@ def test_refused_scenes_are_part_of_the_state() -> None:
     def load(name: str) -> Scene:
         if name == "scene_1" and is_damaged:
             raise ValueError("cut short")
-        return named(name)
+        return box_room(name)
 
     is_damaged = True
     library = SceneLibrary(sources_of(4, load), 1, rotate_every=1, deterministic=True)
@@ -413,8 +401,8 @@ def test_scenes_by_hand() -> None:
     key = library.join()
     library.occupy(key, np.array([0]))
     with pytest.raises(ValueError, match="agents are in it"):
-        library.put(0, named("mine"))
-    library.put(2, named("mine"))
+        library.put(0, box_room("mine"))
+    library.put(2, box_room("mine"))
     state = library.get_state()
     library.set_state(key, state)
     assert library.name(2) == "mine"
@@ -424,7 +412,7 @@ def test_scenes_by_hand() -> None:
 
 
 def test_a_scene_listed_twice_is_known_by_its_place_in_the_list() -> None:
-    scene = named("same")
+    scene = box_room("same")
     library = SceneLibrary([SceneSource("same", lambda: scene)] * 3, 1, deterministic=True)
     agents = Agents(library)
     plan = ScenePlan(3, 1)

@@ -2,10 +2,11 @@
 
 import dataclasses
 import json
-import warnings
+import shutil
 
 import numpy as np
 import pytest
+import trimesh
 from rooms import box, box_room, names_of, scene_of
 from scans import write_hm3d, write_mp3d
 
@@ -14,7 +15,6 @@ from gym_batchnav.library import sources as recipes
 from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.library.sources import scene_sources
 from gym_batchnav.navmesh.mesh import NavMesh
-from gym_batchnav.scene import json_values
 from gym_batchnav.scene.builder import Placed, compose
 from gym_batchnav.scene.categories import SceneObject
 from gym_batchnav.scene.files import SceneError
@@ -40,6 +40,10 @@ def write(path, content):
 def write_instance(folder, rows, **more):
     instance = {"stage_instance": {"template_name": "stages/room"}, "object_instances": rows, **more}
     write(folder / "configs/scenes/apt_0.scene_instance.json", instance)
+
+
+def change(path, **more):
+    write(path, {**json.loads(path.read_text()), **more})
 
 
 @pytest.fixture
@@ -75,13 +79,6 @@ def crates_of(scene):
     return [bounds_of(scene, number + 1) for number, name in enumerate(names_of(scene)) if name == "crate"]
 
 
-def test_a_stage_is_turned_and_scaled_as_its_configuration_says(folder):
-    stage = load(folder, "configs/stages/room.stage_config.json")
-    assert stage.name == "room"
-    np.testing.assert_allclose(stage.bounds, box_room().bounds, atol=1e-5)
-    assert stage.objects == box_room().objects
-
-
 def test_a_stage_of_any_frame_is_loaded(folder):
     room = box_room()
     x, y, z = room.vertices.T
@@ -114,10 +111,7 @@ def test_an_object_may_be_placed_by_its_own_origin(folder):
 
 
 def test_an_object_is_scaled_then_turned_about_its_centre_of_mass(folder):
-    write(
-        folder / "configs/objects/crate.object_config.json",
-        {"render_asset": "../../assets/crate.glb", "COM": [0, 0, 0], "scale": [1, 1, 2]},
-    )
+    change(folder / "configs/objects/crate.object_config.json", COM=[0, 0, 0], scale=[1, 1, 2])
     half = np.sqrt(0.5)  # a quarter turn about y takes x to -z and z to x
     row = {"template_name": "crate", "rotation": [half, 0, half, 0], "uniform_scale": 2, "non_uniform_scale": [1, 3, 1]}
     write_instance(folder, [{**row, "translation": [1, 0, 1]}])
@@ -134,24 +128,19 @@ def test_too_many_objects_are_refused_before_any_is_looked_at(folder, monkeypatc
     write_instance(folder, [row] * 4)
     with pytest.raises(SceneError, match=r"apt_0.*: it has 4 objects, the limit is 3: place fewer"):
         load(folder)
-    write_instance(folder, {"template_name": "crate"})
-    with pytest.raises(SceneError, match="object_instances is not a JSON list"):
-        load(folder)
 
 
 def test_a_mirrored_object_keeps_its_fronts_outside(folder):
     write_instance(folder, [{"template_name": "crate", "non_uniform_scale": [-1, 1, 1]}])
     scene = load(folder)
-    a, b, c = np.moveaxis(scene.vertices[scene.triangles[scene.triangle_object == len(scene.objects)]], 1, 0)
-    volume = np.einsum("ij,ij->i", a, np.cross(b, c)).sum() / 6
-    assert volume == pytest.approx(0.4 * 1.0 * 0.2, rel=1e-4)
+    crate = trimesh.Trimesh(scene.vertices, scene.triangles[scene.triangle_object == len(scene.objects)], process=False)
+    assert crate.volume == pytest.approx(0.4 * 1.0 * 0.2, rel=1e-4)
 
 
 def test_a_navmesh_is_taken_by_name_and_from_a_stage(folder):
     write_instance(folder, [{"template_name": "crate"}], navmesh_instance="walk")
     assert load(folder).navmesh is not None
-    stage = json.loads((folder / "configs/stages/room.stage_config.json").read_text())
-    write(folder / "configs/stages/room.stage_config.json", {**stage, "nav_asset": "../../navmeshes/walk.navmesh"})
+    change(folder / "configs/stages/room.stage_config.json", nav_asset="../../navmeshes/walk.navmesh")
     assert load(folder, "configs/stages/room.stage_config.json").navmesh is not None
     write_instance(folder, [{"template_name": "crate"}])
     assert load(folder).navmesh is None  # it knows nothing of the crate
@@ -171,12 +160,8 @@ def test_templates_of_the_datasets_file_change_a_file_or_stand_alone(folder):
         {"original_file": "configs/objects/crate.object_config.json", "attributes": {"scale": [1, 2, 1]}},
     ]
     save_glb(box_room(), folder / "raw/bare.glb")
-    dataset = {
-        **DATASET,
-        "stages": {**DATASET["stages"], "configs": configs},
-        "objects": {**DATASET["objects"], "configs": crates},
-    }
-    write(folder / "home.scene_dataset_config.json", dataset)
+    tables = {"stages": {**DATASET["stages"], "configs": configs}, "objects": {**DATASET["objects"], "configs": crates}}
+    change(folder / "home.scene_dataset_config.json", **tables)
     room = np.ptp(box_room().bounds, axis=0)
     rows = [{"template_name": "box"}, {"template_name": "crate"}]
     for template, factors in {"changed": 2, "new": [3, 1, 1], "more/of_asset": 1}.items():
@@ -190,8 +175,7 @@ def test_templates_of_the_datasets_file_change_a_file_or_stand_alone(folder):
 
 
 def test_a_scene_scales_its_stage(folder):
-    stage = json.loads((folder / "configs/stages/room.stage_config.json").read_text())
-    write(folder / "configs/stages/room.stage_config.json", {**stage, "nav_asset": "../../navmeshes/walk.navmesh"})
+    change(folder / "configs/stages/room.stage_config.json", nav_asset="../../navmeshes/walk.navmesh")
     scaled = {"template_name": "room", "uniform_scale": 2.0, "non_uniform_scale": [1, 2, 1]}
     write_instance(folder, [], stage_instance=scaled)
     scene = load(folder)
@@ -202,10 +186,8 @@ def test_a_scene_scales_its_stage(folder):
 def test_what_is_not_supported_is_left_out_with_a_warning(folder):
     more = {"articulated_object_instances": [{}], "stage_instance": {"template_name": "room", "translation": [1, 0, 0]}}
     write_instance(folder, [{"template_name": "crate"}], **more)
-    stage = json.loads((folder / "configs/stages/room.stage_config.json").read_text())
-    write(folder / "configs/stages/room.stage_config.json", {**stage, "origin": [1, 0, 0]})
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    change(folder / "configs/stages/room.stage_config.json", origin=[1, 0, 0])
+    with pytest.warns(UserWarning) as caught:
         scene = load(folder)
     for reason in ("articulated", "rotation of its stage", "origin"):
         assert any(reason in sentence for sentence in scene.warnings)
@@ -226,7 +208,7 @@ def test_a_dataset_names_its_instances_or_else_its_stages(folder):
 
 def test_a_configuration_beside_an_asset_goes_over_the_defaults(folder):
     defaults = {**DATASET["stages"], "default_attributes": {"scale": [2, 2, 2], "units_to_meters": 3}}
-    write(folder / "home.scene_dataset_config.json", {**DATASET, "stages": defaults})
+    change(folder / "home.scene_dataset_config.json", stages=defaults)
     save_glb(box_room(), folder / "raw/hall.glb")
     assert np.ptp(load(folder, "raw/hall.glb").vertices[:, 0]) == pytest.approx(8 * 6)
     write(folder / "raw/hall.stage_config.json", {"units_to_meters": 0.5})
@@ -235,14 +217,9 @@ def test_a_configuration_beside_an_asset_goes_over_the_defaults(folder):
 
 @pytest.mark.data
 def test_habitats_own_stage_configurations_are_read(data_dir, tmp_path):
-    source = data_dir / "scenes/habitat_sim_scenes"
-    for name in (
-        "simple_room.glb",
-        "simple_room.stage_config.json",
-        "stage_floor1.glb",
-        "stage_floor1.stage_config.json",
-    ):
-        (tmp_path / name).write_bytes((source / name).read_bytes())
+    for name in ("simple_room", "stage_floor1"):
+        for path in (data_dir / "scenes/habitat_sim_scenes").glob(f"{name}.*"):
+            shutil.copy(path, tmp_path)
     write(tmp_path / "a.scene_dataset_config.json", {"stages": {"paths": {".json": ["."]}}})
     room, floor = (found.load() for found in scene_sources(tmp_path))
     assert room.name == "simple_room" and np.ptp(room.vertices[:, 1]) < np.ptp(room.vertices[:, 0])
@@ -252,10 +229,7 @@ def test_habitats_own_stage_configurations_are_read(data_dir, tmp_path):
     np.testing.assert_allclose(floor.bounds, 2 * plain.load().bounds, rtol=1e-5)
 
 
-ESCAPES = ["../secret.glb", "/etc/secret.glb", "..\\secret.glb", "link/secret.glb"]
-
-
-@pytest.mark.parametrize("path", ESCAPES)
+@pytest.mark.parametrize("path", ["../secret.glb", "/etc/secret.glb", "..\\secret.glb", "link/secret.glb"])
 def test_nothing_outside_the_folder_is_read(folder, path):
     save_glb(box_room(), folder.parent / "secret.glb")
     (folder / "link").symlink_to(folder.parent)
@@ -268,27 +242,28 @@ def test_nothing_outside_the_folder_is_read(folder, path):
         load(folder, list_scenes(folder / "home.scene_dataset_config.json")[0])
 
 
+def crates(*rows):
+    return {"object_instances": [{"template_name": "crate", **row} for row in rows]}
+
+
 @pytest.mark.parametrize(
-    ("change", "reason"),
+    ("changes", "reason"),
     [
         ({"object_instances": [{"template_name": "sofa"}]}, "'sofa' matches none of its 1 objects"),
         ({"object_instances": [{}]}, "malformed"),
-        ({"object_instances": 7}, "object_instances is not a JSON list"),
-        (
-            {"object_instances": [{"template_name": "crate"}, {"template_name": "crate", "translation": [1, 2]}]},
-            r"object_instances\[1\]: its translation is not 3 finite numbers \(\[1, 2\]\)",
-        ),
-        ({"object_instances": [{"template_name": "crate", "rotation": [0, 0, 0, 0]}]}, "rotation is zero"),
-        ({"object_instances": [{"template_name": "crate", "uniform_scale": "big"}]}, "uniform_scale is not 1"),
-        ({"object_instances": [{"template_name": "crate", "uniform_scale": 1e400}]}, "JSON contains Infinity"),
-        ({"object_instances": [{"template_name": ""}]}, "matches none"),
+        ({"object_instances": {"template_name": "crate"}}, "object_instances is not a JSON list"),
+        (crates({}, {"translation": [1, 2]}), r"nces\[1\]: its translation is not 3 finite numbers \(\[1, 2\]\)"),
+        (crates({"rotation": [0, 0, 0, 0]}), "rotation is zero"),
+        (crates({"uniform_scale": "big"}), "uniform_scale is not 1"),
+        (crates({"uniform_scale": 1e400}), "JSON contains Infinity"),
+        (crates({"template_name": ""}), "matches none"),
         ({"stage_instance": {"template_name": "castle"}}, "matches none of its 1 stages"),
         ({"stage_instance": []}, "stage_instance is not a JSON object"),
         ({"navmesh_instance": "fly"}, "malformed"),
     ],
 )
-def test_what_is_wrong_is_said_with_the_file(folder, change, reason):
-    write_instance(folder, **{"rows": [], **change})
+def test_what_is_wrong_is_said_with_the_file(folder, changes, reason):
+    write_instance(folder, **{"rows": [], **changes})
     with pytest.raises(SceneError, match=reason) as caught:
         load(folder)
     assert "apt_0.scene_instance.json" in str(caught.value)
@@ -302,30 +277,6 @@ def test_a_damaged_dataset_is_refused_by_name(tmp_path, text):
     path.write_text(text)
     with pytest.raises(SceneError, match=r"bad\.scene_dataset"):
         list_scenes(path)
-
-
-@pytest.mark.parametrize(
-    ("config", "reason"),
-    [
-        ({"up": [0, 1, 0], "front": [0, 1, 1]}, "not at right angles: correct one of them"),
-        ({"units_to_meters": -1}, "scale or units_to_meters is not positive"),
-    ],
-)
-def test_a_stage_without_a_frame_is_named(folder, config, reason):
-    path = folder / "configs/stages/room.stage_config.json"
-    write(path, {**json.loads(path.read_text()), **config})
-    with pytest.raises(SceneError, match=rf"room\.stage_config\.json' cannot be used \(.*{reason}.*\): fix it"):
-        load(folder)
-
-
-def test_a_dataset_of_too_many_entries_is_refused_before_it_is_parsed(folder, monkeypatch):
-    for name, limit, reason in (
-        ("MAX_JSON_ITEMS", 5, "entries, the limit is 5"),
-        ("MAX_JSON_BYTES", 40, "the limit is 40"),
-    ):
-        with monkeypatch.context() as patch, pytest.raises(SceneError, match=f"cannot be used .*{reason}"):
-            patch.setattr(json_values, name, limit)
-            load(folder)
 
 
 def test_two_templates_of_one_name_are_no_answer(folder):
@@ -356,8 +307,7 @@ def test_a_scene_of_a_dataset_is_kept_until_one_of_its_files_changes(folder, mon
 
 def test_a_configuration_that_is_added_beside_an_asset_is_noticed(folder):
     (folder / "configs/objects/crate.object_config.json").unlink()
-    objects = {"paths": {".glb": ["assets/*"]}}
-    write(folder / "home.scene_dataset_config.json", {**DATASET, "objects": objects})
+    change(folder / "home.scene_dataset_config.json", objects={"paths": {".glb": ["assets/*"]}})
     (source,) = scene_sources(folder, DiskCache(folder.parent / "cache"))
     assert np.ptp(crates_of(source.load())[0][:, 0]) == pytest.approx(0.4)
     write(folder / "assets/crate.object_config.json", {"units_to_meters": 2})
@@ -377,16 +327,9 @@ def test_joined_scenes_keep_their_looks():
     other = dataclasses.replace(textured, name="other", textures=(np.full((1, 1, 4), 9, np.uint8),) * 2)
     there = np.eye(4)
     there[:3, 3] = (10, 0, 0)
-    joined = compose(
-        "all",
-        [
-            Placed(plain, np.eye(4)),
-            Placed(textured, np.eye(4)),
-            Placed(plain, there, SceneObject("crate", "crate")),
-            Placed(textured, there, SceneObject("pair", "")),
-            Placed(other, np.eye(4)),
-        ],
-    )
+    parts = [Placed(plain, np.eye(4)), Placed(textured, np.eye(4)), Placed(plain, there, SceneObject("crate", "crate"))]
+    parts += [Placed(textured, there, SceneObject("pair", "")), Placed(other, np.eye(4))]
+    joined = compose("all", parts)
     assert names_of(joined) == ("object_0", "object_0", "object_1", "crate", "pair", "object_0", "object_1")
     assert [picture.max() for picture in joined.textures] == [0, 1, 9, 9]  # each scene brings its own once
     assert joined.materials.texture.tolist() == [-1, 1, -1, 3, -1]
@@ -405,11 +348,9 @@ def test_a_stage_names_its_annotations(folder):
     room = dataclasses.replace(room, objects=tuple(SceneObject(kind, kind) for kind in ("hall", "wall", "crate")))
     doubled = dataclasses.replace(room, vertices=2 * room.vertices)
     write_mp3d(doubled, folder / "assets", "marks")  # its y is up, unlike in the room's file
-    config = folder / "configs/stages/room.stage_config.json"
-    stage = json.loads(config.read_text())
-    stage |= {"semantic_asset": "../../assets/marks_semantic.ply", "semantic_up": [0, 1, 0]}
+    stage = {"semantic_asset": "../../assets/marks_semantic.ply", "semantic_up": [0, 1, 0]}
     stage |= {"semantic_descriptor_filename": "../../assets/marks.house", "semantic_front": [0, 0, -1]}
-    write(config, stage)
+    change(folder / "configs/stages/room.stage_config.json", **stage)
     scene = load(folder)
     assert [one.category for one in scene.objects] == ["hall", "wall", "crate", "crate"]
     np.testing.assert_allclose(scene.object_boxes[2], [[1.5, 0, -1], [2.5, 0.7, 0]], atol=1e-5)
@@ -420,11 +361,8 @@ def test_a_stage_names_its_annotations(folder):
 
 def test_stages_may_lack_annotations_that_are_named_by_a_pattern(folder, tmp_path):
     pytest.importorskip("scipy")
-    attributes = {
-        "semantic_asset": "%%CONFIG_NAME_AS_ASSET_FILENAME%%.semantic.glb",
-        "semantic_descriptor_filename": "%%CONFIG_NAME_AS_ASSET_FILENAME%%.semantic.txt",
-        "nav_asset": "%%CONFIG_NAME_AS_ASSET_FILENAME%%.navmesh",
-    }
+    endings = {"semantic_asset": "semantic.glb", "semantic_descriptor_filename": "semantic.txt", "nav_asset": "navmesh"}
+    attributes = {key: f"%%CONFIG_NAME_AS_ASSET_FILENAME%%.{ending}" for key, ending in endings.items()}
     room = box_room()
     save_glb(room, folder / "raw/bare.basis.glb")
     stages = {"default_attributes": attributes, "paths": {".glb": ["raw/*.basis.glb"]}}
@@ -439,15 +377,11 @@ def test_stages_may_lack_annotations_that_are_named_by_a_pattern(folder, tmp_pat
 
 
 def test_the_table_of_objects_goes_before_the_lexicon_and_that_before_names(folder):
-    config = {**DATASET, "semantic_scene_descriptor_instances": {"words": "words.json"}}
-    write(folder / "home.scene_dataset_config.json", config)
+    change(folder / "home.scene_dataset_config.json", semantic_scene_descriptor_instances={"words": "words.json"})
     write_instance(folder, [{"template_name": "crate"}], semantic_scene_instance="words")
     assert load(folder).objects[-1] == SceneObject("crate", "crate")
     write(folder / "words.json", {"classes": [{"id": 7, "name": "Box"}]})
-    write(
-        folder / "configs/objects/crate.object_config.json",
-        {"render_asset": "../../assets/crate.glb", "semantic_id": 7},
-    )
+    change(folder / "configs/objects/crate.object_config.json", semantic_id=7)
     assert load(folder).objects[-1] == SceneObject("crate", "box")
     (folder / "semantics").mkdir()
     (folder / "semantics/objects.csv").write_text("id,main_category,wnsynsetkey\ncrate,,chest.n.01\n")
