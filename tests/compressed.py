@@ -4,7 +4,7 @@ import base64
 
 import numpy as np
 import pytest
-from glb import SQUARE_UVS, Glb, four_colors
+from glb import Glb, four_colors, pictured
 
 # 16 x 16 pixels, written by the npm package ktx2-encoder 0.6.0 (Binomial's encoder) as
 # encodeToKTX2(image, {isUASTC, needSupercompression, generateMipmap, qualityLevel: 255, isSetKTX2SRGBTransferFunc})
@@ -56,13 +56,12 @@ def ktx2_file(name):
 
 def ktx2_square(name, source=None):
     """A square that wears a KTX2 texture, with or without the four colours in PNG."""
-    glb = Glb()
-    material = glb.picture(four_colors())
+    glb = pictured()
     glb.json["images"].append({"bufferView": glb.view(ktx2_file(name)), "mimeType": "image/ktx2"})
     plain = {} if source is None else {"source": source}
     glb.json["textures"][0] = {"extensions": {"KHR_texture_basisu": {"source": 1}}} | plain
     glb.json["extensionsRequired"] = ["KHR_texture_basisu"]
-    return glb.mesh(glb.primitive(uvs=SQUARE_UVS, material=material))
+    return glb
 
 
 def meshopt_extension(data, count, stride, mode="ATTRIBUTES", **more):

@@ -85,6 +85,13 @@ def square():
     return glb.mesh(glb.primitive())
 
 
+def pictured(pixels=None):
+    """A square that wears a picture, by default the four colours."""
+    glb = Glb()
+    material = glb.picture(four_colors() if pixels is None else pixels)
+    return glb.mesh(glb.primitive(uvs=SQUARE_UVS, material=material))
+
+
 def four_colors():
     """A picture of 2 x 2 pixels: red green / blue white."""
     pixels = np.array([[[255, 0, 0], [0, 255, 0]], [[0, 0, 255], [255, 255, 255]]], np.uint8)

@@ -8,14 +8,17 @@ from urllib.parse import quote
 
 import numpy as np
 import pytest
-from glb import SQUARE, SQUARE_UVS, Glb, four_colors, square
+from glb import SQUARE, SQUARE_UVS, Glb, four_colors, pictured, square
 from PIL import Image, features
 from rooms import names_of
 
 from gym_batchnav.scene.load import SceneError, load_scene
 
+ONES = np.ones((4, 4), np.uint8)
+WEIGHTS = np.ones((4, 4), np.float32)
 
-def skinned(joints, weights, matrices=None):
+
+def skinned(joints=ONES, weights=WEIGHTS, matrices=None):
     """A square at x = 10 with two joints: one turned a quarter to the left, one moved up."""
     half = float(np.sqrt(0.5))
     glb = Glb()
@@ -41,8 +44,7 @@ TURNED = np.array([[10, 0, 0], [10, 0, -1], [10, 1, -1], [10, 1, 0]], np.float64
 RAISED = SQUARE * 2.0 + [10, 5, 0]
 
 
-@pytest.mark.parametrize("kind", [np.uint8, np.uint16])
-@pytest.mark.parametrize("whole", [1.0, 255, 65535])
+@pytest.mark.parametrize(("kind", "whole"), [(np.uint8, 1.0), (np.uint16, 255), (np.uint8, 65535)])
 def test_skinned_meshes_stand_where_their_joints_are(tmp_path, kind, whole):
     joints = np.array([[0, 1, 0, 0]] * 4, kind)
     weights = np.array([[1, 0, 0, 0], [0, 1, 0, 0], [0.5, 0.5, 0, 0], [0, 0, 0, 0]]) * whole
@@ -84,20 +86,25 @@ def test_a_skin_does_not_move_a_mesh_without_joints(tmp_path):
     ],
 )
 def test_invalid_skins_are_refused_by_name(tmp_path, change, reason):
-    glb = skinned(np.ones((4, 4), np.uint8), np.ones((4, 4), np.float32))
+    glb = skinned()
     glb.json["skins"][0] = change
     with pytest.raises(SceneError, match=reason):
         glb.load(tmp_path)
 
 
-def test_the_joints_of_all_skins_are_limited(tmp_path, monkeypatch):
-    monkeypatch.setattr("gym_batchnav.scene.formats.gltf.MAX_JOINTS", 1)
-    with pytest.raises(SceneError, match="skins have more than 1 joints"):
-        skinned(np.ones((4, 4), np.uint8), np.ones((4, 4), np.float32)).load(tmp_path)
+@pytest.mark.parametrize(
+    ("limit", "most", "reason"),
+    [("JOINTS", 1, "skins have more than 1 joints"), ("INFLUENCES", 15, "skins move more than 15 joints of vertices")],
+)
+def test_skins_are_refused_by_what_they_move_before_they_do(tmp_path, monkeypatch, limit, most, reason):
+    monkeypatch.setattr(f"gym_batchnav.scene.formats.gltf.MAX_{limit}", most)
+    monkeypatch.setattr("gym_batchnav.scene.formats.gltf.posed", None)
+    with pytest.raises(SceneError, match=reason):
+        skinned().load(tmp_path)
 
 
 def test_joints_that_are_their_own_ancestors_are_refused(tmp_path):
-    glb = skinned(np.ones((4, 4), np.uint8), np.ones((4, 4), np.float32))
+    glb = skinned()
     glb.json["nodes"][2]["children"] = [1]
     glb.json["scenes"] = [{"nodes": [0]}]
     with pytest.raises(SceneError, match="is its own ancestor"):
@@ -118,13 +125,7 @@ def test_hidden_nodes_and_all_below_them_are_left_out(tmp_path):
     assert scene.warnings == ("1 nodes that the file hides were left out",)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "KHR_materials_variants", "KHR_materials_specular", "KHR_lights_punctual",
-        "KHR_animation_pointer", "KHR_xmp_json_ld", "EXT_lights_image_based", "MSFT_lod",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("name", ["KHR_materials_specular", "EXT_lights_image_based", "MSFT_lod"])
 def test_required_extensions_without_effect_on_surfaces_are_ignored_quietly(tmp_path, name):
     glb = Glb()
     material = glb.material(extensions={name: {}})
@@ -150,23 +151,13 @@ def test_unknown_extensions_count_only_if_they_are_required(tmp_path):
         glb.load(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("asset", "loads"),
-    [
-        ({"version": "2.0", "minVersion": "2.0"}, True),
-        ({"version": "2.1"}, True),
-        ({"version": "2.1", "minVersion": "2.0"}, True),
-        ({"version": "2.1", "minVersion": "2.1"}, False),
-        ({"version": "1.0"}, False),
-        ({}, False),
-    ],
-)
-def test_versions_are_read_by_the_rules(tmp_path, asset, loads):
+def test_versions_are_read_by_the_rules(tmp_path):
     glb = square()
-    glb.json["asset"] = asset
-    if loads:
+    for asset in ({"version": "2.1"}, {"version": "2.1", "minVersion": "2.0"}):
+        glb.json["asset"] = asset
         assert len(glb.load(tmp_path).triangles) == 2
-    else:
+    for asset in ({"version": "2.1", "minVersion": "2.1"}, {"version": "1.0"}, {}):
+        glb.json["asset"] = asset
         with pytest.raises(SceneError, match="glTF version"):
             glb.load(tmp_path)
 
@@ -210,9 +201,7 @@ def chunk(kind, data):
     return struct.pack("<II", len(data), kind) + data
 
 
-@pytest.mark.parametrize(
-    "pad", [b"", b" \n ", b"\0\0"], ids=["none", "spaces", "zeros"]
-)  # zeros are wrong, yet some exporters write them
+@pytest.mark.parametrize("pad", [b" \n ", b"\0\0"], ids=["spaces", "zeros"])  # zeros are wrong, yet some exist
 def test_containers_may_have_padding_and_further_chunks(tmp_path, pad):
     whole = square().bytes()
     length = struct.unpack_from("<I", whole, 12)[0]
@@ -253,13 +242,11 @@ def test_degenerate_triangles_and_missing_bounds_are_kept_as_they_are(tmp_path):
 
 
 def test_a_texture_transform_may_choose_other_uvs(tmp_path):
-    glb = Glb()
-    material = glb.picture(four_colors())
-    reference = glb.json["materials"][material]["pbrMetallicRoughness"]["baseColorTexture"]
+    glb = pictured()
+    reference = glb.json["materials"][0]["pbrMetallicRoughness"]["baseColorTexture"]
     reference["extensions"] = {"KHR_texture_transform": {"texCoord": 1, "offset": [0.25, 0]}}
-    part = glb.primitive(uvs=SQUARE_UVS, material=material)
-    part["attributes"]["TEXCOORD_1"] = glb.accessor(SQUARE_UVS / 2)
-    uvs = glb.mesh(part).load(tmp_path).uvs
+    glb.json["meshes"][0]["primitives"][0]["attributes"]["TEXCOORD_1"] = glb.accessor(SQUARE_UVS / 2)
+    uvs = glb.load(tmp_path).uvs
     np.testing.assert_allclose(uvs, SQUARE_UVS / 2 + [0.25, 0])
 
 
@@ -284,23 +271,20 @@ def test_quantized_positions_and_uvs_of_all_types(tmp_path, kind, normalized):
 
 @pytest.mark.skipif(not features.check("avif"), reason="Pillow reads AVIF from version 11.3")
 def test_avif_is_read(tmp_path):
-    glb = Glb()
-    material = glb.picture(four_colors())
+    glb = pictured()
     stream = io.BytesIO()
     Image.fromarray(four_colors()).save(stream, "AVIF", quality=100, subsampling="4:4:4")
     glb.json["images"].append({"bufferView": glb.view(stream.getvalue()), "mimeType": "image/avif"})
     glb.json["textures"][0] = {"extensions": {"EXT_texture_avif": {"source": 1}}}
     glb.json["extensionsRequired"] = ["EXT_texture_avif"]
-    (picture,) = glb.mesh(glb.primitive(uvs=SQUARE_UVS, material=material)).load(tmp_path).textures
+    (picture,) = glb.load(tmp_path).textures
     assert np.abs(picture[..., :3].astype(int) - four_colors()).max() <= 40
 
 
 def test_avif_that_cannot_be_read_gives_way_to_a_plain_copy_or_is_refused_by_name(tmp_path, monkeypatch):
     monkeypatch.setattr("gym_batchnav.scene.formats.gltf_document._TEXTURES", {"EXT_texture_avif": lambda: False})
-    glb = Glb()
-    material = glb.picture(four_colors())
+    glb = pictured()
     glb.json["textures"][0]["extensions"] = {"EXT_texture_avif": {"source": 77}}
-    glb.mesh(glb.primitive(uvs=SQUARE_UVS, material=material))
     assert len(glb.load(tmp_path).textures) == 1
     del glb.json["textures"][0]["source"]
     with pytest.raises(SceneError, match=r"only AVIF, which needs Pillow 11\.3"):
@@ -325,14 +309,6 @@ def test_the_number_that_is_reserved_may_be_a_vertex(tmp_path):
     with pytest.raises(SceneError, match="reserves to restart"):
         square = Glb()
         square.mesh(square.primitive(corners=np.array([0, 1, 255], np.uint8))).load(tmp_path)
-
-
-def test_skins_are_refused_by_what_they_move_before_they_do(tmp_path, monkeypatch):
-    joints = np.zeros((4, 4), np.uint8)
-    monkeypatch.setattr("gym_batchnav.scene.formats.gltf.MAX_INFLUENCES", 15)
-    monkeypatch.setattr("gym_batchnav.scene.formats.gltf.posed", None)
-    with pytest.raises(SceneError, match="its skins move more than 15 joints of vertices"):
-        skinned(joints, np.ones((4, 4), np.float32)).load(tmp_path)
 
 
 def test_instances_of_lines_are_not_placed(tmp_path, monkeypatch):

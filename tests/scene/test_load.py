@@ -4,7 +4,6 @@ import hashlib
 import io
 import json
 import pickle
-import shutil
 import sys
 import time
 
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 import trimesh
 from compressed import draco_square
-from glb import SQUARE, SQUARE_CORNERS, SQUARE_UVS, Glb, four_colors, soup, square
+from glb import SQUARE, SQUARE_CORNERS, SQUARE_UVS, Glb, four_colors, pictured, soup, square
 from PIL import Image
 from rooms import names_of
 
@@ -95,9 +94,7 @@ def ply_square(tmp_path, picture):
 
 
 def glb_square(tmp_path, picture):
-    glb = Glb()
-    material = glb.picture(picture)
-    return glb.mesh(glb.primitive(uvs=SQUARE_UVS, material=material)).load(tmp_path)
+    return pictured(picture).load(tmp_path)
 
 
 @pytest.mark.parametrize("make", [glb_square, obj_square, ply_square])
@@ -118,9 +115,10 @@ def test_materials_of_gltf(tmp_path):
     glb.json["materials"][textured]["pbrMetallicRoughness"]["baseColorFactor"] = [0.1, 0.2, 0.3, 0.4]
     glass = glb.material(alphaMode="BLEND")
     parts = [glb.primitive(uvs=SQUARE_UVS, material=textured), glb.primitive(material=glass), glb.primitive()]
-    scene = glb.mesh(*parts).load(tmp_path)
-    rows = scene.triangle_material[::2]
+    scene = glb.mesh(*parts, glb.primitive(material=textured)).load(tmp_path)
+    *rows, without_uvs = scene.triangle_material[::2]
     materials = scene.materials
+    assert materials.texture[without_uvs] == -1
     np.testing.assert_allclose(materials.base_color[rows[0]], [0.1, 0.2, 0.3, 0.4], rtol=1e-6)
     assert materials.base_color[rows[2]].tolist() == [1, 1, 1, 1]
     assert materials.texture[rows].tolist() == [0, -1, -1]
@@ -132,22 +130,14 @@ def test_materials_of_gltf(tmp_path):
 
 
 def test_a_texture_transform_is_baked_into_the_uvs(tmp_path):
-    glb = Glb()
-    material = glb.picture(four_colors())
+    glb = pictured()
     # The example in the extension's text: the lower left quarter of the picture, turned clockwise by 90 degrees.
     transform = {"offset": [0, 1], "rotation": np.pi / 2, "scale": [0.5, 0.5]}
-    reference = glb.json["materials"][material]["pbrMetallicRoughness"]["baseColorTexture"]
+    reference = glb.json["materials"][0]["pbrMetallicRoughness"]["baseColorTexture"]
     reference["extensions"] = {"KHR_texture_transform": transform}
     glb.json["extensionsRequired"] = ["KHR_texture_transform"]
-    uvs = glb.mesh(glb.primitive(uvs=SQUARE_UVS, material=material)).load(tmp_path).uvs
+    uvs = glb.load(tmp_path).uvs
     np.testing.assert_allclose(uvs, np.stack([SQUARE_UVS[:, 1] / 2, 1 - SQUARE_UVS[:, 0] / 2], axis=1), atol=1e-6)
-
-
-def test_a_texture_without_uvs_is_left_out(tmp_path):
-    glb = Glb()
-    material = glb.picture(four_colors())
-    scene = glb.mesh(glb.primitive(material=material)).load(tmp_path)
-    assert scene.materials.texture.tolist() == [-1] and scene.uvs is None
 
 
 def test_vertex_colors_fill_up_with_white(tmp_path):
@@ -158,21 +148,7 @@ def test_vertex_colors_fill_up_with_white(tmp_path):
     assert scene.colors[::4].tolist() == [[0, 128, 255, 255], [255, 0, 0, 128], [255, 255, 255, 255]]
 
 
-def test_large_textures_are_scaled_down(tmp_path):
-    wide = np.zeros((500, 5000, 3), np.uint8)
-    wide[:, 2500:] = 255
-    scene = glb_square(tmp_path, wide)
-    assert scene.textures[0].shape == (205, 2048, 4)
-    assert scene.textures[0][100, 1000, 0] == 0 and scene.textures[0][100, 1050, 0] == 255
-
-
-def test_pictures_of_16_bits_keep_their_brightness(tmp_path):
-    scene = glb_square(tmp_path, np.full((4, 4), 32768, np.uint16))
-    assert scene.textures[0][0, 0].tolist() == [128, 128, 128, 255]
-
-
-@pytest.mark.parametrize("required", [False, True])
-def test_instances_of_a_mesh_are_objects_of_their_own(tmp_path, required):
+def test_instances_of_a_mesh_are_objects_of_their_own(tmp_path):
     """EXT_mesh_gpu_instancing: the node's own transform comes last; a quaternion may have any length."""
     glb = Glb()
     glb.mesh(glb.primitive())
@@ -184,8 +160,7 @@ def test_instances_of_a_mesh_are_objects_of_their_own(tmp_path, required):
     }
     extension = {"EXT_mesh_gpu_instancing": {"attributes": attributes}}
     glb.json["nodes"] = [{"mesh": 0, "name": "chair", "translation": [10, 0, 0], "extensions": extension}]
-    if required:
-        glb.json["extensionsRequired"] = ["EXT_mesh_gpu_instancing"]
+    glb.json["extensionsRequired"] = ["EXT_mesh_gpu_instancing"]
     scene = glb.load(tmp_path)
     assert len(scene.objects) == 3 and scene.objects[0].name == "chair" and len(scene.triangles) == 6
     turned = SQUARE[:, [2, 1, 0]] * [1, 1, -1]  # x goes to -z
@@ -278,9 +253,6 @@ def test_triangles_that_are_not_finite_are_dropped(tmp_path):
     scene = glb.mesh(glb.primitive(vertices)).load(tmp_path)
     assert len(scene.triangles) == 1 and np.isfinite(scene.vertices).all() and len(scene.vertices) == 3
     assert scene.warnings == ("1 triangles with corners that are not finite were dropped",)
-    glb = Glb()
-    with pytest.raises(SceneError, match="no triangles"):
-        glb.mesh(glb.primitive(np.full((4, 3), np.inf, np.float32))).load(tmp_path)
 
 
 def test_every_file_that_a_scene_is_made_of_is_noted_with_its_digest(tmp_path):
@@ -291,29 +263,11 @@ def test_every_file_that_a_scene_is_made_of_is_noted_with_its_digest(tmp_path):
     assert all(noted[name] == "" for name in noted.keys() - present.keys())  # what was looked for beside it
 
 
-@pytest.mark.data
-def test_a_navmesh_beside_the_scene_comes_with_it(tmp_path, data_dir):
-    shutil.copy(data_dir / "scenes" / "godot" / "room.glb", tmp_path / "made.glb")
-    bare = load_scene(tmp_path / "made.glb")
-    shutil.copy(data_dir / "fixtures" / "godot_room" / "recast.navmesh", tmp_path / "made.navmesh")
-    scene = load_scene(tmp_path / "made.glb")
-    assert bare.navmesh is None and scene.navmesh is not None and len(scene.navmesh.polygons) == 35
-    assert scene.metadata["files"].keys() - bare.metadata["files"].keys() == {"made.navmesh"}
-    (tmp_path / "made.navmesh").write_bytes(b"nonsense")
-    with pytest.raises(SceneError, match=r"made\.navmesh"):
-        load_scene(tmp_path / "made.glb")
-
-
-def room(size):
-    """A box seen from inside with the given extents."""
-    return trimesh.creation.box(size)
-
-
-@pytest.mark.parametrize("suffix", ["ply", "stl", "obj"])
+@pytest.mark.parametrize("suffix", ["ply", "stl", "obj", "off"])
 @pytest.mark.parametrize("up", ["y", "z"])
 def test_up_is_guessed_from_the_surface_that_faces_it(tmp_path, suffix, up):
     size = (8, 2.5, 7) if up == "y" else (8, 7, 2.5)
-    room(size).export(tmp_path / f"room.{suffix}")
+    trimesh.creation.box(size).export(tmp_path / f"room.{suffix}")
     scene = load_scene(tmp_path / f"room.{suffix}")
     np.testing.assert_allclose(np.ptp(scene.vertices, axis=0), [8, 2.5, 7], rtol=1e-6)
     assert any("guessed" in sentence for sentence in scene.warnings) == (up == "z" or suffix != "obj")
@@ -322,9 +276,9 @@ def test_up_is_guessed_from_the_surface_that_faces_it(tmp_path, suffix, up):
 
 
 def test_a_room_in_gltf_that_lies_on_its_side_is_reported(tmp_path):
-    room((8, 2.5, 7)).export(tmp_path / "upright.glb")
+    trimesh.creation.box((8, 2.5, 7)).export(tmp_path / "upright.glb")
     assert load_scene(tmp_path / "upright.glb").warnings == ()
-    room((8, 7, 2.5)).export(tmp_path / "lying.glb")
+    trimesh.creation.box((8, 7, 2.5)).export(tmp_path / "lying.glb")
     with pytest.warns(UserWarning, match=r"lies? on its side.*'lying\.stage_config\.json' with"):
         scene = load_scene(tmp_path / "lying.glb")
     np.testing.assert_allclose(np.ptp(scene.vertices, axis=0), [8, 7, 2.5], rtol=1e-6)
@@ -360,9 +314,9 @@ def test_a_damaged_navmesh_beside_the_scene_is_refused_before_the_scene_is_read(
 
 @pytest.mark.parametrize("up", ["y", "z"])
 def test_a_navmesh_says_which_way_is_up_in_gltf(tmp_path, up):
-    lying = room((8, 7, 2.5) if up == "z" else (8, 2.5, 7))
+    lying = trimesh.creation.box((8, 7, 2.5) if up == "z" else (8, 2.5, 7))
     lying.export(tmp_path / "room.glb")
-    upright = room((8, 2.5, 7))
+    upright = trimesh.creation.box((8, 2.5, 7))
     NavMesh.build(np.asarray(upright.vertices), np.asarray(upright.faces)).save(tmp_path / "room.navmesh")
     scene = load_scene(tmp_path / "room.glb")
     assert scene.metadata["up"] == up and any("taken to be z" in one for one in scene.warnings) == (up == "z")
@@ -372,7 +326,7 @@ def test_a_navmesh_says_which_way_is_up_in_gltf(tmp_path, up):
 @pytest.mark.filterwarnings("ignore:.*units high")
 @pytest.mark.parametrize("unit", [1, 0.01, 0.001])
 def test_units_are_guessed_from_the_height(tmp_path, unit):
-    room(np.array([8, 2.5, 7]) / unit).export(tmp_path / "room.obj")
+    trimesh.creation.box(np.array([8, 2.5, 7]) / unit).export(tmp_path / "room.obj")
     scene = load_scene(tmp_path / "room.obj")
     np.testing.assert_allclose(np.ptp(scene.vertices, axis=0), [8, 2.5, 7], rtol=1e-6)
     assert any("units high" in sentence for sentence in scene.warnings) == (unit != 1)
@@ -387,75 +341,33 @@ def test_z_up_becomes_y_up_and_stays_right_handed(tmp_path):
     assert normal.tolist() == [0, 4, 0]
 
 
-def test_obj_counts_backwards_from_the_face_and_splits_groups(tmp_path):
-    floor = "g floor\nv 0 0 0\nv 0 0 1\nv 1 0 1\nv 1 0 0\nvn 0 1 0\nf -4//-1 -3//-1 -2//-1 -1//-1\n"
-    wall = "g wall one\nv 0 0 0\nv 1 0 0\nv 1 1 0\nf -3 -2 \\\n -1\nl 1 2\n"
-    (tmp_path / "o.obj").write_text(floor + wall)
-    scene = load_scene(tmp_path / "o.obj")
-    assert names_of(scene) == ("floor", "wall one") and scene.triangle_object.tolist() == [1, 1, 2]
-    normals = np.cross(soup(scene)[:, 1] - soup(scene)[:, 0], soup(scene)[:, 2] - soup(scene)[:, 0])
-    assert normals.tolist() == [[0, 1, 0], [0, 1, 0], [0, 0, 1]]
-    assert scene.warnings == ("1 lines, points and curves were left out",)
-
-
-def test_mtl_colors_and_masks(tmp_path):
-    Image.fromarray(four_colors()).save(tmp_path / "p.png")
-    Image.fromarray(np.array([[0, 255], [255, 255]], np.uint8).repeat(4, 0).repeat(4, 1)).save(tmp_path / "m.png")
-    mtl = "newmtl glass # thin\nKd 0.1 0.2 0.3\nd 0.7\nnewmtl leaf\nmap_Kd -s 1 1 1 -clamp on p.png\nmap_d m.png\n"
-    (tmp_path / "o.mtl").write_text(mtl)
-    faces = "usemtl leaf\nf 1/1 2/2 3/3\nusemtl glass\nf 1 2 3\n"
-    (tmp_path / "o.obj").write_text("mtllib o.mtl\nv 0 0 0\nv 1 0 0\nv 1 1 0\nvt 0 0\nvt 1 0\nvt 1 1\n" + faces)
-    scene = load_scene(tmp_path / "o.obj")
-    leaf, glass = scene.triangle_material
-    materials = scene.materials
-    np.testing.assert_allclose(materials.base_color[glass], [0.1, 0.2, 0.3, 0.7], rtol=1e-6)
-    assert materials.alpha_mode.tolist() == [MASK, MASK] and materials.double_sided.all()
-    assert materials.wrap[leaf].tolist() == [CLAMP, CLAMP] and materials.texture[glass] == -1
-    assert scene.textures[0][0, 0].tolist() == [255, 0, 0, 0] and scene.textures[0][7, 7, 3] == 255
-
-
 def test_ply_colors_become_linear(tmp_path):
     mesh = trimesh.Trimesh(SQUARE, SQUARE_CORNERS.reshape(-1, 3), process=False, vertex_colors=[[188, 0, 255, 255]] * 4)
     mesh.export(tmp_path / "c.ply")
     assert load_scene(tmp_path / "c.ply", up="y").colors[0].tolist() == [128, 0, 255, 255]
 
 
-def break_json(**changes):
+def changed(*keys, **values):
+    """The change of an object in the JSON, which the keys lead to."""
+
     def change(glb):
-        glb.json |= changes
+        found = glb.json
+        for key in keys:
+            found = found[key]
+        found |= values
 
     return change
 
 
-def break_item(kind, index, **changes):
-    def change(glb):
-        glb.json[kind][index] |= changes
-
-    return change
+def instances(attributes):
+    """Copies of the first node; accessor 0 has four positions, accessor 1 the corners."""
+    return changed("nodes", 0, extensions={"EXT_mesh_gpu_instancing": {"attributes": attributes}})
 
 
-def instanced(attributes):
-    """Give the first node copies; accessor 0 has four positions, accessor 1 the corners."""
-
-    def change(glb):
-        glb.json["nodes"][0]["extensions"] = {"EXT_mesh_gpu_instancing": {"attributes": attributes}}
-
-    return change
-
-
-def corners_of(*values):
-    def change(glb):
-        glb.json["meshes"] = []
-        glb.mesh(glb.primitive(corners=np.array(values, np.uint16)))
-
-    return change
-
-
-def textured_by_uri(uri):
+def texture(uri):
     def change(glb):
         material = glb.picture(four_colors())
-        glb.json["images"][0] = {"uri": uri}
-        glb.json["meshes"] = []
+        glb.json |= {"images": [{"uri": uri}], "meshes": []}
         glb.mesh(glb.primitive(uvs=SQUARE_UVS, material=material))
 
     return change
@@ -464,44 +376,43 @@ def textured_by_uri(uri):
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (break_json(nodes=[{"mesh": 0, "children": [1]}, {"children": [0]}]), "own ancestor"),
-        (break_json(nodes=[{"children": [1, 1]}, {"mesh": 0}]), "two parents"),
-        (break_json(nodes=[{"children": [k + 1]} for k in range(1000)] + [{"mesh": 0}]), "deeper than"),
-        (break_json(nodes=[{"mesh": 7}]), r"meshes\[7\], but there are 1"),
-        (break_json(nodes=[{"mesh": -1}]), r"meshes\[-1\], but there are 1"),
-        (break_json(nodes=[{"mesh": 0, "scale": [1, 1]}]), "scale is not 3 finite numbers"),
-        (break_json(nodes=[{"mesh": 0, "translation": [1e300, 0, 0]}]), "translation is not 3 finite"),
-        (break_json(nodes={"mesh": 0}), "not a JSON list"),
-        (break_json(nodes=["mesh"]), "not a JSON object"),
-        (break_json(scene=3), r"scenes\[3\], but there are 1"),
-        (break_json(scenes=[{"nodes": []}]), "no triangles"),
-        (break_json(extensionsRequired=["EXT_unheard_of"]), "EXT_unheard_of.*without that extension"),
-        (break_json(extensionsRequired=["KHR_texture_ktx"]), "KHR_texture_ktx.*PNG or JPEG"),
-        (break_item("nodes", 0, extensions={"EXT_mesh_gpu_instancing": {}}), "EXT_mesh_gpu_instancing"),
-        (instanced({}), "must have one length, not none"),
-        (instanced({"TRANSLATION": 0, "SCALE": 1}), "wrong type"),
-        (instanced({"TRANSLATION": 99}), r"accessors\[99\]"),
-        (instanced({"ROTATION": 0}), "wrong type"),
-        (break_item("accessors", 0, count=10**12), "count"),
-        (break_item("accessors", 0, count=5), "exceeds its bufferView"),
-        (break_item("accessors", 0, count=-1), "count -1"),
-        (break_item("accessors", 0, count=2.5), r"count 2\.5"),
-        (break_item("accessors", 0, componentType=5130), "wrong type"),
-        (break_item("accessors", 0, type="VEC2"), "wrong type"),
-        (break_item("accessors", 0, byteOffset=4), "exceeds its bufferView"),
-        (break_item("bufferViews", 0, byteLength=10**6), "exceeds its buffer"),
-        (break_item("bufferViews", 0, byteStride=4), "exceeds its bufferView"),
-        (break_item("bufferViews", 0, buffer=1), r"buffers\[1\], but there are 1"),
-        (break_item("meshes", 0, primitives=[{}]), "malformed"),
-        (break_item("meshes", 0, primitives=7), "primitives is not a JSON list"),
-        (corners_of(0, 1, 4), "triangles refer to vertex 4, but there are 4"),
-        (textured_by_uri("../secret.png"), "not inside its folder"),
-        (textured_by_uri("%2e%2e/secret.png"), "not inside its folder"),
-        (textured_by_uri("/etc/passwd"), "not inside its folder"),
-        (textured_by_uri("http://example.com/a.png"), "not inside its folder"),
-        (textured_by_uri("file:///etc/passwd"), "not inside its folder"),
-        (textured_by_uri("C:\\secret.png"), "not inside its folder"),
-        (textured_by_uri("data:image/png;base64,@@"), "damaged data URI"),
+        (changed(nodes=[{"mesh": 0, "children": [1]}, {"children": [0]}]), "own ancestor"),
+        (changed(nodes=[{"children": [1, 1]}, {"mesh": 0}]), "two parents"),
+        (changed(nodes=[{"children": [k + 1]} for k in range(1000)] + [{"mesh": 0}]), "deeper than"),
+        (changed(nodes=[{"mesh": 7}]), r"meshes\[7\], but there are 1"),
+        (changed(nodes=[{"mesh": -1}]), r"meshes\[-1\], but there are 1"),
+        (changed(nodes=[{"mesh": 0, "scale": [1, 1]}]), "scale is not 3 finite numbers"),
+        (changed(nodes=[{"mesh": 0, "translation": [1e300, 0, 0]}]), "translation is not 3 finite"),
+        (changed(nodes={"mesh": 0}), "not a JSON list"),
+        (changed(nodes=["mesh"]), "not a JSON object"),
+        (changed(scene=3), r"scenes\[3\], but there are 1"),
+        (changed(scenes=[{"nodes": []}]), "no triangles"),
+        (changed(extensionsRequired=["EXT_unheard_of"]), "EXT_unheard_of.*without that extension"),
+        (changed(extensionsRequired=["KHR_texture_ktx"]), "KHR_texture_ktx.*PNG or JPEG"),
+        (instances({}), "must have one length, not none"),
+        (instances({"TRANSLATION": 0, "SCALE": 1}), "wrong type"),
+        (instances({"TRANSLATION": 99}), r"accessors\[99\]"),
+        (instances({"ROTATION": 0}), "wrong type"),
+        (changed("accessors", 0, count=10**12), "count"),
+        (changed("accessors", 0, count=5), "exceeds its bufferView"),
+        (changed("accessors", 0, count=-1), "count -1"),
+        (changed("accessors", 0, count=2.5), r"count 2\.5"),
+        (changed("accessors", 0, count="x" * 10**6), "count 'xxx"),
+        (changed("accessors", 0, componentType=5130), "wrong type"),
+        (changed("accessors", 0, type="VEC2"), "wrong type"),
+        (changed("accessors", 0, byteOffset=4), "exceeds its bufferView"),
+        (changed("bufferViews", 0, byteLength=10**6), "exceeds its buffer"),
+        (changed("bufferViews", 0, byteStride=4), "exceeds its bufferView"),
+        (changed("bufferViews", 0, buffer=1), r"buffers\[1\], but there are 1"),
+        (changed("meshes", 0, primitives=[{}]), "malformed"),
+        (changed("meshes", 0, primitives=7), "primitives is not a JSON list"),
+        (changed("accessors", 0, count=3), "triangles refer to vertex 3, but there are 3"),
+        (texture("../secret.png"), "not inside its folder"),
+        (texture("%2e%2e/secret.png"), "not inside its folder"),
+        (texture("/etc/passwd"), "not inside its folder"),
+        (texture("file:///etc/passwd"), "not inside its folder"),
+        (texture("C:\\secret.png"), "not inside its folder"),
+        (texture("data:image/png;base64,@@"), "damaged data URI"),
     ],
 )
 def test_an_invalid_file_is_refused_by_name(tmp_path, change, reason):
@@ -509,14 +420,18 @@ def test_an_invalid_file_is_refused_by_name(tmp_path, change, reason):
     change(glb)
     with pytest.raises(SceneError, match=reason) as error:
         glb.load(tmp_path)
-    assert "made.glb" in str(error.value)
+    assert "made.glb" in str(error.value) and len(str(error.value)) < 1000
+
+
+def encoded(picture, kind="PNG", **options):
+    stream = io.BytesIO()
+    picture.save(stream, kind, **options)
+    return stream.getvalue()
 
 
 def jpeg_of_scans(num_more):
     """A progressive JPEG with one of its scans repeated."""
-    stream = io.BytesIO()
-    Image.new("L", (64, 64), 7).save(stream, "JPEG", progressive=True)
-    data = stream.getvalue()
+    data = encoded(Image.new("L", (64, 64), 7), "JPEG", progressive=True)
     last = data.rindex(b"\xff\xc4")  # its table and itself, up to the end of the image
     return data[:-2] + data[last:-2] * num_more + data[-2:]
 
@@ -526,17 +441,16 @@ def test_pictures_that_take_long_or_much_to_decode_are_refused(monkeypatch):
     assert images.decode_texture(images.open_image(jpeg_of_scans(20), "it"), "it")[..., :3].max() == 7
     with pytest.raises(ValueError, match="image it has more than 32 scans: save it as"):
         images.open_image(jpeg_of_scans(40), "it")
-    stream = io.BytesIO()
-    Image.new("RGB", (60, 20)).save(stream, "WEBP")
     monkeypatch.setattr(images, "MAX_COSTLY_PIXELS", 1000)
     with pytest.raises(ValueError, match="image it has 60x20 pixels, the limit is 1,000"):
-        images.open_image(stream.getvalue(), "it")
+        images.open_image(encoded(Image.new("RGB", (60, 20)), "WEBP"), "it")
+    with pytest.raises(ValueError, match="image tall has 1x131072 pixels, the limit is 65,536 per side"):
+        images.open_image(encoded(Image.new("1", (1, 2**17))), "tall")
 
 
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
     [
-        ("a.glb", None, "does not exist"),
         ("a.glb", b"", "empty"),
         ("a.glb", b"glTF", "cut short"),
         ("a.glb", b"hello, world", "not a GLB file"),
@@ -546,34 +460,26 @@ def test_pictures_that_take_long_or_much_to_decode_are_refused(monkeypatch):
         ("a.obj", b"hello, world", "no triangles"),
         ("a.obj", b"v 0 0\nf 1 1 1\n", "line 1 is .v 0 0.: it has too few coordinates"),
         ("a.obj", b"mtllib ../../a.mtl\nv 0 0 0\nf 1 1 1\n", "not inside its folder"),
-        ("a.ply", b"ply\nhello", "header has no end"),
-        (
-            "a.ply",
-            b"ply\nformat binary_little_endian 1.0\nelement vertex 9999999999\nproperty float x\nend_header\n",
-            "declares 9,999,999,999 rows",
-        ),
         ("a.stl", b"solid nothing", "cannot be read|no triangles"),
         ("a.stl", bytes(80) + b"\xff\xff\xff\xff", "cannot be read|no triangles"),
     ],
 )
 def test_files_that_are_not_scenes_are_refused(tmp_path, name, content, reason):
-    if content is not None:
-        (tmp_path / name).write_bytes(content)
+    (tmp_path / name).write_bytes(content)
     with pytest.raises(SceneError, match=reason) as error:
         load_scene(tmp_path / name)
-    assert name in str(error.value)
+    assert error.value.scene == str(tmp_path / name)
+    assert str(error.value) == f"scene '{tmp_path / name}': {error.value.reason}"
 
 
 def test_a_missing_file_is_the_same_error_wherever_it_is_named(tmp_path):
-    path = tmp_path / "none.glb"
+    words = r"^scene file '.*none\.glb' does not exist: check the path$"
     for use in (load_scene, scene_sources):
-        with pytest.raises(
-            SceneNotFoundError, match=r"^scene file '.*none\.glb' does not exist: check the path$"
-        ) as error:
-            use(path)
+        with pytest.raises(SceneNotFoundError, match=words) as error:
+            use(tmp_path / "none.glb")
         assert isinstance(error.value, FileNotFoundError) and isinstance(error.value, SceneError)
         copy = pickle.loads(pickle.dumps(error.value))  # as worker processes send it
-        assert (type(copy), str(copy)) == (type(error.value), str(error.value))
+        assert (type(copy), str(copy), copy.reason) == (type(error.value), str(error.value), error.value.reason)
         assert is_lasting(error.value)
     with pytest.raises(FileNotFoundError, match=r"^navmesh file '.*none\.navmesh' does not exist: check the path$"):
         NavMesh.load(tmp_path / "none.navmesh")
@@ -583,14 +489,6 @@ def test_options_are_checked(tmp_path):
     for wrong in ({"up": "x"}, {"scale": 0}, {"scale": "mm"}, {"scale": np.nan}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             square().load(tmp_path, **wrong)
-
-
-def test_a_value_from_a_file_does_not_flood_the_message(tmp_path):
-    glb = square()
-    glb.json["accessors"][0]["count"] = "x" * 10**6
-    with pytest.raises(SceneError) as error:
-        glb.load(tmp_path)
-    assert len(str(error.value)) < 1000
 
 
 def test_limits_hold_for_the_whole_file(tmp_path, monkeypatch):
@@ -670,21 +568,20 @@ def test_large_files_may_hold_more_than_small_ones(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("mode", "transparent"), [("1", False), ("L", False), ("P", False), ("P", True), ("RGB", True), ("RGBA", True)]
+    ("mode", "transparent"),
+    [("1", False), ("I;16", False), ("L", False), ("P", False), ("P", True), ("RGB", True), ("RGBA", True)],
 )
 def test_large_pictures_of_any_mode_keep_color_and_transparency(tmp_path, mode, transparent):
-    kept = {"1": 1, "L": 200, "P": 3, "RGB": (10, 20, 30), "RGBA": (10, 20, 30, 0)}[mode]
+    kept = {"1": 1, "I;16": 32768, "L": 200, "P": 3, "RGB": (10, 20, 30), "RGBA": (10, 20, 30, 0)}[mode]
     picture = Image.new(mode, (4096, 8), kept)
     if mode == "P":
         picture.putpalette([0, 0, 0] * 3 + [10, 20, 30])
     key = {"P": bytes([255, 255, 255, 128]), "RGB": kept}.get(mode) if transparent else None
-    stream = io.BytesIO()
-    picture.save(stream, "PNG", transparency=key)
-    pixels = images.decode_texture(images.open_image(stream.getvalue(), "it"), "it")
+    pixels = images.decode_texture(images.open_image(encoded(picture, transparency=key), "it"), "it")
     assert pixels.shape == (4, 2048, 4)
     assert (pixels[..., 3] == (255 if not transparent else 128 if mode == "P" else 0)).all()
     if not transparent:
-        expected = {"1": 255, "L": 200}.get(mode, (10, 20, 30))
+        expected = {"1": 255, "I;16": 128, "L": 200}.get(mode, (10, 20, 30))
         assert (pixels[..., :3] == expected).all()
 
 
@@ -702,15 +599,12 @@ def test_few_triangles_of_many_vertices_keep_their_attributes(tmp_path):
 
 
 def test_links_may_not_lead_out_of_the_folder(tmp_path):
-    inside = tmp_path / "inside"
-    outside = tmp_path / "outside"
+    inside, outside = tmp_path / "inside", tmp_path / "outside"
     for folder in (inside, outside):
         folder.mkdir()
-    Image.fromarray(four_colors()).save(outside / "p.png")
-    obj = "mtllib s.mtl\nv 0 0 0\nv 1 0 0\nv 1 1 0\nvt 0 0\nusemtl m\nf 1/1 2/1 3/1\n"
-    for folder in (inside, outside):
-        (folder / "s.obj").write_text(obj)
+        (folder / "s.obj").write_text("mtllib s.mtl\nv 0 0 0\nv 1 0 0\nv 1 1 0\nvt 0 0\nusemtl m\nf 1/1 2/1 3/1\n")
         (folder / "s.mtl").write_text("newmtl m\nmap_Kd p.png\n")
+    Image.fromarray(four_colors()).save(outside / "p.png")
     (inside / "p.png").symlink_to(outside / "p.png")
     with pytest.raises(SceneError, match=r"p\.png', a link out of its folder"):
         load_scene(inside / "s.obj")
@@ -782,21 +676,17 @@ def test_draco_without_its_extra_is_refused_by_name_unless_there_is_a_plain_copy
         glb.load(tmp_path)
 
 
-def textured_by(extension, source=None):
-    """A square whose texture is of an extension, optionally with a plain one."""
-    glb = Glb()
-    material = glb.picture(four_colors())
-    glb.json["textures"][0] = {"extensions": {extension: {"source": 0}}} | (
-        {} if source is None else {"source": source}
-    )
-    return glb.mesh(glb.primitive(uvs=SQUARE_UVS, material=material))
+def textured_by(extension, **plain):
+    """A square whose texture is of an extension, optionally with a plain source."""
+    glb = pictured()
+    glb.json["textures"][0] = {"extensions": {extension: {"source": 0}}, **plain}
+    return glb
 
 
 def test_webp_is_read_and_what_is_not_gives_way_to_a_plain_copy(tmp_path):
     glb = textured_by("EXT_texture_webp")
-    stream = io.BytesIO()
-    Image.fromarray(four_colors()).save(stream, "WEBP", lossless=True)
-    glb.json["images"][0] = {"bufferView": glb.view(stream.getvalue()), "mimeType": "image/webp"}
+    data = encoded(Image.fromarray(four_colors()), "WEBP", lossless=True)
+    glb.json["images"][0] = {"bufferView": glb.view(data), "mimeType": "image/webp"}
     np.testing.assert_array_equal(glb.load(tmp_path).textures[0][..., :3], four_colors())
     glb = textured_by("MSFT_texture_dds")
     with pytest.warns(UserWarning, match="1 textures are missing or damaged.*: MSFT_texture_dds"):
@@ -826,23 +716,6 @@ def test_one_of_several_scenes_is_chosen_by_name(tmp_path):
         load_scene(tmp_path / "o.obj", scene="hall")
 
 
-def test_names_in_mtl_may_differ_in_case(tmp_path):
-    (tmp_path / "Maps").mkdir()
-    Image.fromarray(four_colors()).save(tmp_path / "Maps" / "Wood.PNG")
-    (tmp_path / "S.MTL").write_text("newmtl m\nmap_Kd maps\\wood.png\n")
-    corners = "v 0 0 0\nv 1 0 0\nv 1 1 0\nvt 0 0\n"
-    (tmp_path / "s.obj").write_text(f"mtllib s.mtl\n{corners}usemtl m\nf 1/1 2/1 3/1\n")
-    scene = load_scene(tmp_path / "s.obj")
-    assert len(scene.textures) == 1 and not any("missing" in sentence for sentence in scene.warnings)
-
-
-def test_off_is_read(tmp_path):
-    room((8, 7, 2.5)).export(tmp_path / "room.off")
-    scene = load_scene(tmp_path / "room.off")
-    assert len(scene.triangles) == 12 and names_of(scene) == ("room",)
-    np.testing.assert_allclose(np.ptp(scene.vertices, axis=0), [8, 2.5, 7], rtol=1e-6)
-
-
 def test_edges_of_ply_take_no_time(tmp_path):
     """Trimesh would join them to paths, for a minute."""
     rng = np.random.default_rng(0)
@@ -859,7 +732,7 @@ def test_edges_of_ply_take_no_time(tmp_path):
 
 
 def test_wrong_headers_and_long_texts_are_refused_before_trimesh_sees_them(tmp_path, monkeypatch):
-    mesh = room((1, 1, 1))
+    mesh = trimesh.creation.box((1, 1, 1))
     monkeypatch.setattr(via_trimesh, "_MAX_TEXT_ROWS", 19)
     monkeypatch.setattr(trimesh, "load_scene", None)
     header, body = mesh.export(file_type="ply").split(b"end_header\n")
@@ -882,7 +755,7 @@ def test_wrong_headers_and_long_texts_are_refused_before_trimesh_sees_them(tmp_p
 def test_the_chosen_frame_is_reported(tmp_path):
     frame = {"up": "y", "scale": 1.0, "origin": (0.0, 0.0, 0.0)}
     assert frame.items() <= square().load(tmp_path).metadata.items()
-    room((8000, 7000, 2500)).export(tmp_path / "room.stl")
+    trimesh.creation.box((8000, 7000, 2500)).export(tmp_path / "room.stl")
     with pytest.warns(UserWarning, match=r"room\.stl.*2500 units high, which were assumed to be millimetres.*scale="):
         scene = load_scene(tmp_path / "room.stl")
     assert (frame | {"up": "z", "scale": 0.001}).items() <= scene.metadata.items()
@@ -913,32 +786,14 @@ def test_a_far_scene_with_a_navmesh_stays_and_says_so(tmp_path):
 
 
 def test_the_name_of_a_shipped_scene_is_answered_with_how_to_load_it():
-    with pytest.raises(
-        SceneError, match=r"gymnasium.make_vec\('BatchNav/PointNav-v0', scenes='apartment_0'\).*shipped_scenes\(\)"
-    ):
+    words = r"gymnasium.make_vec\('BatchNav/PointNav-v0', scenes='apartment_0'\).*shipped_scenes\(\)"
+    with pytest.raises(SceneError, match=words):
         load_scene("apartment_0")
 
 
-def test_errors_carry_their_scene_and_reason(tmp_path):
-    (tmp_path / "a.obj").write_text("v 0 0 zero\n")
-    with pytest.raises(SceneError) as error:
-        load_scene(tmp_path / "a.obj")
-    for explicit in (error.value, pickle.loads(pickle.dumps(error.value))):
-        assert explicit.scene == str(tmp_path / "a.obj") and explicit.reason.startswith("its line 1 is")
-        assert str(explicit) == f"scene '{explicit.scene}': {explicit.reason}"
-
-
-def test_an_odd_shaped_picture_is_refused_by_its_side():
-    stream = io.BytesIO()
-    Image.new("1", (1, 2**17)).save(stream, "PNG")
-    with pytest.raises(ValueError, match="image tall has 1x131072 pixels, the limit is 65,536 per side"):
-        images.open_image(stream.getvalue(), "tall")
-
-
 def test_a_damaged_picture_is_named():
-    stream = io.BytesIO()
-    Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 64, 3)).astype(np.uint8)).save(stream, "PNG")
-    for data in (b"no picture", stream.getvalue()[:3000]):
+    noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)
+    for data in (b"no picture", encoded(Image.fromarray(noise))[:3000]):
         with pytest.raises(images.DamagedImageError, match="image wood"):
             images.decode_texture(images.open_image(data, "wood"), "wood")
 
@@ -961,33 +816,33 @@ def test_scenes_far_from_the_origin_keep_their_precision(tmp_path):
 
 def test_a_stage_configuration_says_which_way_is_up(tmp_path):
     square().load(tmp_path)
-    config = {
-        "render_asset": "made.glb",
-        "up": [0, 0, 1],
-        "front": [0, 1, 0],
-        "units_to_meters": 0.5,
-        "scale": [2, 2, 6],
-    }
-    (tmp_path / "made.stage_config.json").write_text(json.dumps(config))
+    path = tmp_path / "made.stage_config.json"
+    config = {"render_asset": "made.glb", "up": [0, 0, 1], "front": [0, 1, 0]}
+    config |= {"units_to_meters": 0.5, "scale": [2, 2, 6]}
+    path.write_text(json.dumps(config))
     scene = load_scene(tmp_path / "made.glb")
     assert scene.metadata["up"] == "z" and scene.metadata["scale"] == (1.0, 1.0, 3.0)
     np.testing.assert_array_equal(scene.vertices, SQUARE[:, [0, 2, 1]] * [1, 1, -3])
     explicit = load_scene(tmp_path / "made.glb", up="y", scale=1)
     np.testing.assert_array_equal(explicit.vertices, SQUARE)
-    (tmp_path / "made.stage_config.json").write_text(json.dumps({"up": [1, 0, 0], "front": [0, 0, -1]}))
+    path.write_text(json.dumps({"up": [1, 0, 0], "front": [0, 0, -1]}))
     sideways = load_scene(tmp_path / "made.glb")
     np.testing.assert_array_equal(sideways.vertices, SQUARE[:, [1, 0, 2]] * [-1, 1, 1])
     assert sideways.metadata["up"] == "made.stage_config.json"
-    (tmp_path / "made.stage_config.json").write_text(json.dumps(config | {"render_asset": "other.glb"}))
+    path.write_text(json.dumps(config | {"render_asset": "other.glb"}))
     np.testing.assert_array_equal(load_scene(tmp_path / "made.glb").vertices, SQUARE)
-    for wrong in ({"up": [0, 1, 0], "front": [0, 1, 1]}, {"up": "y"}, {"scale": [0, 1, 1]}, {"up": [0, 0, 0]}, []):
-        (tmp_path / "made.stage_config.json").write_text(json.dumps(wrong))
-        with pytest.raises(SceneError, match=r"made\.stage_config\.json' cannot be used"):
+    for wrong, reason in (
+        ({"up": [0, 1, 0], "front": [0, 1, 1]}, "not at right angles: correct one of them"),
+        ({"scale": [0, 1, 1]}, "scale or units_to_meters is not positive"),
+        *(({"up": "y"}, ""), ({"up": [0, 0, 0]}, ""), ([], "")),
+    ):
+        path.write_text(json.dumps(wrong))
+        with pytest.raises(SceneError, match=rf"made\.stage_config\.json' cannot be used .*{reason}"):
             load_scene(tmp_path / "made.glb")
 
 
 def test_a_navmesh_of_another_scene_is_refused(tmp_path):
-    floor = room((6, 0.1, 4))
+    floor = trimesh.creation.box((6, 0.1, 4))
     floor.export(tmp_path / "floor.obj")
     mesh = NavMesh.build(np.asarray(floor.vertices), np.asarray(floor.faces))
     mesh.save(tmp_path / "floor.navmesh")

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from glb import SQUARE_UVS, Glb
+from glb import SQUARE_UVS, Glb, pictured, square
 
 from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.library.sources import scene_sources
@@ -10,9 +10,9 @@ from gym_batchnav.scene import textures
 from gym_batchnav.scene.load import load_scene
 
 
-def pictures(tmp_path, *sides, seed=0):
+def pictures(tmp_path, *sides):
     """A file of squares, each with a texture of noise of these sides."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     glb = Glb()
     noise = [rng.integers(0, 256, (height, width, 3), np.uint8) for height, width in sides]
     glb.mesh(*(glb.primitive(uvs=SQUARE_UVS, material=glb.picture(picture)) for picture in noise))
@@ -21,7 +21,7 @@ def pictures(tmp_path, *sides, seed=0):
     return path
 
 
-@pytest.mark.parametrize("budget", [10**9, 600_000, 200_000, 100_000, 1])
+@pytest.mark.parametrize("budget", [10**9, 600_000, 100_000, 1])
 def test_auto_is_the_largest_size_with_which_all_textures_fit(tmp_path, monkeypatch, budget):
     sides = [(256, 256), (128, 256), (64, 64), (256, 256), (300, 100)]
     path = pictures(tmp_path, *sides)
@@ -36,8 +36,6 @@ def test_auto_is_the_largest_size_with_which_all_textures_fit(tmp_path, monkeypa
     size = fitting[0] if fitting else textures.SMALLEST_SIDE
     assert scene.metadata["texture_size"] == size
     assert [max(texture.shape) for texture in scene.textures] == [min(size, max(side)) for side in sides]
-    again = load_scene(path)
-    assert all(np.array_equal(one, two) for one, two in zip(scene.textures, again.textures, strict=True))
 
 
 def test_textures_are_averages_of_their_pixels(tmp_path, monkeypatch):
@@ -57,9 +55,8 @@ def test_textures_are_averages_of_their_pixels(tmp_path, monkeypatch):
 def test_alpha_has_no_effect_on_the_averages_of_colours(tmp_path, monkeypatch, alpha):
     picture = np.full((64, 64, 4), (200, 100, 50, alpha), np.uint8)
     picture[::2] = (100, 200, 150, 255)
-    glb = Glb()
+    glb = pictured(picture)
     mean = (150, 150, 100, (255 + alpha) / 2)
-    glb.mesh(glb.primitive(uvs=SQUARE_UVS, material=glb.picture(picture)))
     (small,) = glb.load(tmp_path, texture_size=16).textures
     assert np.abs(small - mean).max() <= 1
     monkeypatch.setattr(textures, "AUTO_BYTES", 1)
@@ -70,8 +67,7 @@ def test_alpha_has_no_effect_on_the_averages_of_colours(tmp_path, monkeypatch, a
 
 
 def test_a_scene_without_textures_has_no_size_of_them(tmp_path):
-    glb = Glb()
-    assert "texture_size" not in glb.mesh(glb.primitive()).load(tmp_path).metadata
+    assert "texture_size" not in square().load(tmp_path).metadata
 
 
 @pytest.mark.parametrize("size", [0, -1, 2.0, True, "large", 2**20, None])

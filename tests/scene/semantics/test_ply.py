@@ -29,8 +29,6 @@ def test_polygons_become_fans_with_the_number_of_their_face():
         (b"element vertex 4", b"element vertex 400000000", "more than fit"),
         (b"element face 1", b"element face 4000000000000", "more than fit"),
         (b"vertex_indices", b"corners", "vertices, faces or their object_id cannot be read"),
-        (b"property int object_id", b"property word object_id", "vertices, faces or their object_id cannot be read"),
-        (b"property float y", b"property float x", "vertices, faces or their object_id cannot be read"),
         (b"list uchar int", b"list float int", "vertices, faces or their object_id cannot be read"),
     ],
 )
