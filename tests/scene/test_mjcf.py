@@ -247,8 +247,6 @@ def texels(scene, points):
 
 def mujoco_pixels(path, width, height):
     """MuJoCo's picture of the square of 4 m by 4 m around the origin, from above; sRGB [H, W, 3]."""
-    import mujoco
-
     if tuple(map(int, mujoco.__version__.split(".")[:2])) < (3, 12):
         pytest.skip("older versions of MuJoCo project pictures on shapes along z")
     loaded, data = mjcf.compiled(path)
