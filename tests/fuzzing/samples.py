@@ -7,7 +7,7 @@ import io
 import json
 import pickle
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -38,6 +38,8 @@ from gym_batchnav.task.measures import NDTW
 from gym_batchnav.task.sensors import PreviousAction
 from gym_batchnav.worlds.people import People
 
+DATASET = "home.scene_dataset_config.json"
+INSTANCE = "home.scene_instance.json"
 Mutator = Callable[[np.random.Generator, bytes], bytes]
 
 # Keywords of the batch whose world is recorded.
@@ -104,7 +106,8 @@ def write_samples(folder: Path) -> None:
     save_glb(room, folder / "cache" / "room.glb")
     scenes = Scenes(str(folder / "cache" / "room.glb"), cache_dir=folder / "cache" / "entries")
     BatchNavEnv(2, scenes=scenes, episodes=5, sensors=(), renderer="embree").close()
-    _write_dataset(folder / "dataset", room)
+    row = {"template_name": "crate", "translation": [1, 0, 1], "rotation": [1, 0, 0, 0], "uniform_scale": 0.5}
+    write_dataset(folder / "dataset", [row, row])
     _write_annotations(folder / "annotations", room)
     _write_log(folder / "log", room)
     _write_state(folder / "state")
@@ -305,20 +308,20 @@ def _write_policies(folder: Path) -> None:
         save_policy(folder / f"{kind}.safetensors", make_policy(kind, about.observation_space()), about)
 
 
-def _write_dataset(folder: Path, room: Scene) -> None:
-    save_glb(room, folder / "room.glb")
+def write_dataset(folder: Path, rows: Sequence[dict[str, Any]]) -> None:
+    """Write a Habitat dataset of a room, a crate and one scene instance with rows of objects."""
+    save_glb(box_room(), folder / "room.glb")
     save_glb(box_room("crate", 1.0, 1.0, 0.5), folder / "crate.glb")
     dataset = {
         "stages": {"paths": {".glb": ["room.glb"], ".json": ["*", "**/*.json"]}},
         "objects": {"paths": {".glb": ["crate.glb"]}, "default_attributes": {"scale": [1, 1, 1]}},
         "scene_instances": {"paths": {".json": ["*"]}},
     }
-    row = {"template_name": "crate", "translation": [1, 0, 1], "rotation": [1, 0, 0, 0], "uniform_scale": 0.5}
-    instance = {"stage_instance": {"template_name": "room"}, "object_instances": [row, row]}
+    instance = {"stage_instance": {"template_name": "room"}, "object_instances": rows}
     stage = {"render_asset": "room.glb", "up": [0, 1, 0], "front": [0, 0, -1], "scale": [1, 1, 1], "units_to_meters": 1}
-    documents = {"home.scene_dataset_config": dataset, "home.scene_instance": instance, "room.stage_config": stage}
+    documents = {DATASET: dataset, INSTANCE: instance, "room.stage_config.json": stage}
     for name, document in documents.items():
-        (folder / f"{name}.json").write_text(json.dumps(document))
+        (folder / name).write_text(json.dumps(document))
 
 
 def _write_annotations(folder: Path, room: Scene) -> None:

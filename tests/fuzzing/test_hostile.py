@@ -12,11 +12,10 @@ from glb import SQUARE_UVS, Glb, square
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
-from rooms import box, box_room, scene_of
 
 from fuzzing.run import FAILED, Process
+from fuzzing.samples import INSTANCE, write_dataset
 from gym_batchnav.scene.load import SceneError, load_scene
-from gym_batchnav.scene.save import save_glb
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="limits memory by Linux's means")
 
@@ -47,26 +46,12 @@ def outcomes(tmp_path_factory):
     processes[-1].close()
 
 
-def write_dataset(folder, rows):
-    """A Habitat dataset of a room and a crate, with one scene instance, whose name is returned."""
-    save_glb(box_room(), folder / "room.glb")
-    save_glb(scene_of("crate", box((0, 0, 0), (1, 1, 1))), folder / "crate.glb")
-    dataset = {
-        "stages": {"paths": {".glb": ["room.glb"]}},
-        "objects": {"paths": {".glb": ["crate.glb"]}},
-        "scene_instances": {"paths": {".json": ["*"]}},
-    }
-    (folder / "home.scene_dataset_config.json").write_text(json.dumps(dataset))
-    instance = {"stage_instance": {"template_name": "room"}, "object_instances": rows}
-    (folder / "home.scene_instance.json").write_text(json.dumps(instance))
-    return "home.scene_instance.json"
-
-
 @linux
 @pytest.mark.parametrize(("count", "outcome"), [(100_000, (1, 0)), (1_000_000, (0, 1))])
 @pytest.mark.slow
 def test_a_dataset_of_many_objects_is_loaded_or_refused_in_time(outcomes, tmp_path, count, outcome):
-    assert outcomes(tmp_path, write_dataset(tmp_path, [{"template_name": "crate"}] * count)) == outcome
+    write_dataset(tmp_path, [{"template_name": "crate"}] * count)
+    assert outcomes(tmp_path, INSTANCE) == outcome
 
 
 def strips() -> bytes:
@@ -92,19 +77,24 @@ def specks() -> bytes:
     return glb.mesh(*[glb.primitive()] * 250_000).bytes()
 
 
-def pictures() -> bytes:
-    """Two billion pixels."""
+def wearing(picture: bytes, times: int = 1) -> bytes:
+    """Squares that wear a picture, each by an image of its own."""
     glb = Glb()
-    stream = io.BytesIO()
-    Image.new("1", (8192, 8192)).save(stream, "PNG")
-    view = glb.view(stream.getvalue())
+    view = glb.view(picture)
     parts = []
-    for index in range(30):
+    for index in range(times):
         glb.json["images"].append({"bufferView": view})
         glb.json["textures"].append({"source": index})
         material = glb.material(pbrMetallicRoughness={"baseColorTexture": {"index": index}})
         parts.append(glb.primitive(uvs=SQUARE_UVS, material=material))
     return glb.mesh(*parts).bytes()
+
+
+def pictures() -> bytes:
+    """Two billion pixels."""
+    stream = io.BytesIO()
+    Image.new("1", (8192, 8192)).save(stream, "PNG")
+    return wearing(stream.getvalue(), times=30)
 
 
 def entries() -> bytes:
@@ -119,15 +109,10 @@ def polygon() -> bytes:
 
 def scans() -> bytes:
     """A picture of 64 million pixels that is gone over five hundred times."""
-    glb = Glb()
     stream = io.BytesIO()
     Image.new("L", (8192, 8192), 7).save(stream, "JPEG", progressive=True)
     data = stream.getvalue()
-    data = data[:-2] + data[data.rindex(b"\xff\xc4") : -2] * 500 + data[-2:]
-    glb.json["images"].append({"bufferView": glb.view(data)})
-    glb.json["textures"].append({"source": 0})
-    material = glb.material(pbrMetallicRoughness={"baseColorTexture": {"index": 0}})
-    return glb.mesh(glb.primitive(uvs=SQUARE_UVS, material=material)).bytes()
+    return wearing(data[:-2] + data[data.rindex(b"\xff\xc4") : -2] * 500 + data[-2:])
 
 
 CORNERS = b"v 0 0 0\nv 1 0 0\nv 0 1 0\n"
@@ -173,28 +158,19 @@ def floors(count: int, side: float) -> bytes:
 
 def tall_picture() -> bytes:
     """A picture of 64 million pixels in a file of 8 kB, each a row of its own."""
-    glb = Glb()
-    stream = io.BytesIO()
     chunks = [(b"IHDR", struct.pack(">IIBBBBB", 1, 2**26, 1, 0, 0, 0, 0)), (b"IDAT", zlib.compress(bytes(2**27), 9))]
-    stream.write(b"\x89PNG\r\n\x1a\n")
+    picture = b"\x89PNG\r\n\x1a\n"
     for kind, data in [*chunks, (b"IEND", b"")]:
-        stream.write(struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)))
-    glb.json["images"].append({"bufferView": glb.view(stream.getvalue())})
-    glb.json["textures"].append({"source": 0})
-    material = glb.material(pbrMetallicRoughness={"baseColorTexture": {"index": 0}})
-    return glb.mesh(glb.primitive(uvs=SQUARE_UVS, material=material)).bytes()
+        picture += struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    return wearing(picture)
 
 
 @linux
-def test_large_floors_load(outcomes, tmp_path):
-    (tmp_path / "one.glb").write_bytes(floors(1, 400.0))
-    (tmp_path / "many.glb").write_bytes(floors(400, 100.0))
+def test_large_floors_load_and_a_picture_one_pixel_wide_is_refused(outcomes, tmp_path):
+    made = {"one.glb": floors(1, 400.0), "many.glb": floors(400, 100.0), "tall.glb": tall_picture()}
+    for name, data in made.items():
+        (tmp_path / name).write_bytes(data)
     assert outcomes(tmp_path, "one.glb", "many.glb") == (2, 0)
-
-
-@linux
-def test_a_picture_one_pixel_wide_is_refused(outcomes, tmp_path):
-    (tmp_path / "tall.glb").write_bytes(tall_picture())
     assert outcomes(tmp_path, "tall.glb") == (0, 1)
 
 
@@ -230,13 +206,13 @@ def deep_folders(folder):
 )
 @pytest.mark.slow
 def test_patterns_of_a_dataset_are_matched_in_time(outcomes, tmp_path, patterns, outcome):
-    instance = write_dataset(tmp_path, [{"template_name": "crate"}])
+    write_dataset(tmp_path, [{"template_name": "crate"}])
     deep_folders(tmp_path)
     path = tmp_path / "home.scene_dataset_config.json"
     dataset = json.loads(path.read_text())
     dataset["objects"]["paths"][".glb"] += patterns
     path.write_text(json.dumps(dataset))
-    assert outcomes(tmp_path, instance) == outcome
+    assert outcomes(tmp_path, INSTANCE) == outcome
 
 
 def test_a_file_cut_short_anywhere_is_refused(tmp_path):

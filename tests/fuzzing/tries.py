@@ -47,11 +47,16 @@ def exercise(scenes: object, folder: Path, **keywords: object) -> None:
         observations, _ = env.reset(seed=0)
         for actions in ([1, 2], [3, 1], [1, 1], [0, 1]):
             observations = env.step(np.array(actions))[0]
-        for name, values in observations.items():
-            assert np.isfinite(values).all(), f"{name} is not finite"
-        assert np.isfinite(env.agents.position).all(), "an agent is nowhere"
+        check_finite(env, observations)
     finally:
         env.close()
+
+
+def check_finite(env: BatchNavEnv, observations: dict[str, np.ndarray]) -> None:
+    """Assert that agents see and stand somewhere."""
+    for name, values in observations.items():
+        assert np.isfinite(values).all(), f"{name} is not finite"
+    assert np.isfinite(env.agents.position).all(), "an agent is nowhere"
 
 
 def check_scene(scene: Scene) -> None:
@@ -133,7 +138,7 @@ def try_cache(folder: Path, file: str) -> None:
 
 def try_dataset(folder: Path, file: str) -> None:
     """Load every scene of a dataset and walk in the first."""
-    dataset = folder / "home.scene_dataset_config.json"
+    (dataset,) = folder.glob(f"*{DATASET_ENDING}")
     scenes = [load_habitat_scene(dataset, handle) for handle in list_scenes(dataset)[:3]]
     for scene in scenes:
         check_scene(scene)
@@ -183,9 +188,7 @@ def try_state(folder: Path, file: str) -> None:
     for _ in range(3):
         env.shortest_path_actions()
         observations = env.step(np.array([1, 2]))[0]
-    for name, values in observations.items():
-        assert np.isfinite(values).all(), f"{name} is not finite"
-    assert np.isfinite(env.agents.position).all(), "an agent is nowhere"
+    check_finite(env, observations)
     env.reset(seed=0)
 
 
