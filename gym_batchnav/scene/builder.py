@@ -147,8 +147,7 @@ class SceneBuilder:
             used, compact = np.unique(triangles, return_inverse=True)
             triangles = compact.reshape(-1, 3)
             vertices = vertices[used]
-            uvs = None if uvs is None else uvs[used]
-            colors = None if colors is None else colors[used]
+            uvs, colors = (None if one is None else one[used] for one in (uvs, colors))
         usable = (np.abs(vertices) < 1e15).all(axis=1)  # False for NaN too
         if not usable.all():
             kept = usable[triangles].all(axis=1)
@@ -161,10 +160,8 @@ class SceneBuilder:
         if not used.all():
             triangles = (np.cumsum(used) - 1)[triangles]
             vertices = vertices[used]
-            uvs = None if uvs is None else uvs[used]
-            colors = None if colors is None else colors[used]
-        if uvs is not None:
-            uvs = finite_uvs(uvs)
+            uvs, colors = (None if one is None else one[used] for one in (uvs, colors))
+        uvs = None if uvs is None else finite_uvs(uvs)
         return Part(vertices, triangles.astype(np.int32), material, uvs, colors)
 
     def add_object(

@@ -136,9 +136,13 @@ class SceneObject:
 
     @classmethod
     def named(cls, name: str, category: str = "") -> SceneObject:
-        """Return an object; its category is the one that its file states, else the one that its name suggests."""
+        """Return an object; its category is the one its file states, else its name: ``"chair"`` for ``"Chair.012"``.
+
+        Synonyms remain; ``common_name`` resolves them where categories are compared.
+        """
+        name = name[:MAX_LABEL]
         stated = category.strip().lower()[:MAX_LABEL]
-        return cls(name[:MAX_LABEL], stated or category_of_name(name))
+        return cls(name, stated or re.sub(r"[\s_.\-]*\d*$", "", name).lower())
 
     @classmethod
     def generated(cls, name: str) -> SceneObject:
@@ -147,14 +151,6 @@ class SceneObject:
             return cls.named(name, semantic_class(name))
         except ValueError:
             return cls.named(name)
-
-
-def category_of_name(name: str) -> str:
-    """Return the category that a name suggests: ``"chair"`` for ``"Chair.012"``.
-
-    Synonyms remain; ``common_name`` resolves them where categories are compared.
-    """
-    return re.sub(r"[\s_.\-]*\d*$", "", name[:MAX_LABEL]).lower()
 
 
 def category_in_extras(node: Mapping[str, Any]) -> str:

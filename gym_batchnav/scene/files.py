@@ -145,6 +145,13 @@ class SceneFiles:
         """
         return self._bytes(self.path_of(uri, quoted=quoted, any_case=any_case), max_bytes)
 
+    def optional(self, uri: str) -> bytes | None:
+        """Read a file as ``beside`` does, ignoring case; None if it is missing."""
+        try:
+            return self.beside(uri, any_case=True)
+        except OSError:
+            return None
+
     def part(self, uri: str) -> SceneFiles:
         """Return the record of another scene file to which this scene refers, whose digest is taken here as well.
 

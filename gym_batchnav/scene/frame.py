@@ -24,20 +24,11 @@ _FAR = 8192.0  # metres: beyond it, float32 coordinates are a millimetre or more
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class StatedFrame:
-    """The frame that a configuration file next to a scene states."""
-
-    name: str  # of the configuration file
-    rotation: np.ndarray  # [3, 3] float64, to y up with the front at -z
-    factors: np.ndarray  # [3] float64, metres per unit along the axes after the rotation
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Frame:
     """The transform of a file's coordinates to metres with y up: ``factors * (rotation @ vertex) - origin``."""
 
-    rotation: np.ndarray  # [3, 3] float64
-    factors: np.ndarray  # [3] float64
+    rotation: np.ndarray  # [3, 3] float64, to y up, and if a file states it with the front at -z
+    factors: np.ndarray  # [3] float64, metres per unit along the axes after the rotation
     origin: np.ndarray  # [3] float64, metres
     up: str  # "y", "z" or the name of the file that states it
 
@@ -58,7 +49,7 @@ def place(
     triangles: np.ndarray,
     up: str,
     scale: str | float,
-    stated: StatedFrame | None = None,
+    stated: Frame | None = None,
 ) -> tuple[np.ndarray, Frame]:
     """Find a scene's frame and transform its vertices to metres with y up; guesses are added to the warnings.
 
@@ -77,9 +68,19 @@ def place(
         ValueError: If coordinates exceed the range of float32.
     """
     if stated is not None:
-        files.warnings.append(f"Up and scale come from '{stated.name}': pass up= and scale= to override them")
+        files.warnings.append(f"Up and scale come from '{stated.up}': pass up= and scale= to override them")
     with np.errstate(over="ignore", invalid="ignore"):  # overflows are detected below
-        rotation, up = _rotation(files, vertices, triangles, up, scale, stated)
+        suffix = files.path.suffix.lower()
+        if up == "auto" and stated is not None:
+            rotation = stated.rotation
+            up = next((axis for axis, matrix in UP_ROTATIONS.items() if np.array_equal(matrix, rotation)), stated.up)
+        else:
+            if up == "auto" and suffix in _SPECIFIED:
+                up = _SPECIFIED[suffix]
+                _warn_of_its_side(files, vertices, triangles, up, 1.0 if scale == "auto" else float(scale))
+            elif up == "auto":
+                up = _guess_up(files, vertices, triangles, _USUAL_UP.get(suffix, "z"))
+            rotation = UP_ROTATIONS[up]
         turned = vertices @ rotation.T
         factors = _factors(files, float(np.ptp(turned[:, 1])), scale, stated)
         turned *= factors
@@ -88,28 +89,6 @@ def place(
     if not np.isfinite(placed).all():
         raise ValueError("its vertices are not finite in world space: check the transforms of its nodes")
     return placed, Frame(rotation, factors, origin, up)
-
-
-def _rotation(
-    files: SceneFiles,
-    vertices: np.ndarray,
-    triangles: np.ndarray,
-    up: str,
-    scale: str | float,
-    stated: StatedFrame | None,
-) -> tuple[np.ndarray, str]:
-    """Return the rotation [3, 3] of the up axis to y, and the name of the up axis or of the file that states it."""
-    if up == "auto" and stated is not None:
-        called = [axis for axis, matrix in UP_ROTATIONS.items() if np.array_equal(matrix, stated.rotation)]
-        return stated.rotation, called[0] if called else stated.name
-    if up == "auto":
-        suffix = files.path.suffix.lower()
-        if suffix in _SPECIFIED:
-            up = _SPECIFIED[suffix]
-            _warn_of_its_side(files, vertices, triangles, up, 1.0 if scale == "auto" else float(scale))
-        else:
-            up = _guess_up(files, vertices, triangles, _USUAL_UP.get(suffix, "z"))
-    return UP_ROTATIONS[up], up
 
 
 def _warn_of_its_side(files: SceneFiles, vertices: np.ndarray, triangles: np.ndarray, up: str, scale: float) -> None:
@@ -149,7 +128,7 @@ def _facing(vertices: np.ndarray, triangles: np.ndarray) -> tuple[float, float]:
     return facing_y, facing_z
 
 
-def _factors(files: SceneFiles, height: float, scale: str | float, stated: StatedFrame | None) -> np.ndarray:
+def _factors(files: SceneFiles, height: float, scale: str | float, stated: Frame | None) -> np.ndarray:
     """Return the metres per unit along each axis [3]."""
     if scale != "auto":
         return np.full(3, float(scale))

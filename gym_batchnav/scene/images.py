@@ -21,6 +21,7 @@ _COSTLY_MODES = ("I", "F", "CMYK", "YCbCr", "LAB", "HSV")
 _COSTLY_FORMATS = ("WEBP", "AVIF")
 _FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "TGA", "GIF", "TIFF")
 _JPEG_SCAN = b"\xff\xda"
+_METHODS = {True: Image.Resampling.BOX, False: Image.Resampling.NEAREST}  # for filtered textures and others
 
 
 class DamagedImageError(ValueError):
@@ -113,7 +114,6 @@ def decode_texture(
 def _decode(image: Image.Image, largest: int, filtered: bool) -> np.ndarray:
     longest = max(image.size)
     size = size_within(image.size, largest)
-    method = _resampling(filtered)
     if longest > largest and filtered:
         image.draft("RGB", size)  # decodes a JPEG file at half size or less if that is enough
     if image.mode.startswith("I"):  # 16 bits per pixel, which Pillow would clip rather than scale
@@ -122,22 +122,18 @@ def _decode(image: Image.Image, largest: int, filtered: bool) -> np.ndarray:
         if image.mode in ("1", "P"):
             image = image.convert("L" if image.mode == "1" else "RGB")
         if image.mode in ("L", "RGB"):
-            image = image.resize(size, method)
+            image = image.resize(size, _METHODS[filtered])
     if image.mode != "RGBA":
         image = image.convert("RGBA")
-    return np.array(_resized(image, size, method) if max(image.size) > largest else image)
+    return np.array(_resized(image, size, filtered) if max(image.size) > largest else image)
 
 
-def _resized(image: Image.Image, size: tuple[int, int], method: Image.Resampling) -> Image.Image:
+def _resized(image: Image.Image, size: tuple[int, int], filtered: bool) -> Image.Image:
     """Resize an RGBA image by channel: Pillow would weight colours by alpha, which has no meaning in opaque materials.
 
     ``build_texture_pool`` does not weight them either.
     """
-    return Image.merge("RGBA", [image.getchannel(name).resize(size, method) for name in "RGBA"])
-
-
-def _resampling(filtered: bool) -> Image.Resampling:
-    return Image.Resampling.BOX if filtered else Image.Resampling.NEAREST
+    return Image.merge("RGBA", [image.getchannel(name).resize(size, _METHODS[filtered]) for name in "RGBA"])
 
 
 def size_within(size: tuple[int, int], largest: int) -> tuple[int, int]:
@@ -151,7 +147,7 @@ def shrunk(pixels: np.ndarray, largest: int, filtered: bool = True) -> np.ndarra
     height, width = pixels.shape[:2]
     if max(height, width) <= largest:
         return pixels
-    return np.array(_resized(Image.fromarray(pixels), size_within((width, height), largest), _resampling(filtered)))
+    return np.array(_resized(Image.fromarray(pixels), size_within((width, height), largest), filtered))
 
 
 def mask_of(pixels: np.ndarray, height: int, width: int) -> np.ndarray:
@@ -184,9 +180,7 @@ def encode_texture(pixels: np.ndarray, jpeg_quality: int) -> tuple[bytes, str]:
         image.save(png, "PNG", optimize=True)  # slow, so only if the result may be smaller
     except (OSError, SystemError) as error:  # raised by Pillow's encoders for sizes that a format does not support
         size = f"{pixels.shape[1]}x{pixels.shape[0]}"
-        raise ValueError(
-            f"a texture of {size} pixels cannot be written as JPEG or PNG ({error}): scale it down"
-        ) from error
+        raise ValueError(f"a texture of {size} pixels cannot be written ({error}): scale it down") from error
     if opaque and jpeg.tell() < png.tell():
         return jpeg.getvalue(), "image/jpeg"
     return png.getvalue(), "image/png"

@@ -12,6 +12,7 @@ import numpy as np
 MAX_JSON_BYTES = 2**25  # parsing takes up to thirty times the size of the JSON
 MAX_GLTF_JSON_BYTES = 2**27  # glTF may embed all of its data as text, which takes a few times its size
 MAX_JSON_ITEMS = 4_000_000
+short = reprlib.repr  # of values from files, in messages
 
 
 def parse_json(data: bytes, max_bytes: int | None = None) -> dict[str, Any]:
@@ -89,8 +90,3 @@ def numbers(owner: Mapping[str, Any], key: str, default: Sequence[float], larges
     if not fits or any(type(part) not in (int, float) or not abs(part) < largest for part in value):
         raise ValueError(f"its {key} is not {len(default)} finite numbers ({short(value)}): correct or re-export it")
     return np.array(value, np.float64)
-
-
-def short(value: object) -> str:
-    """Return a value from a file as text of limited length, for a message."""
-    return reprlib.repr(value)

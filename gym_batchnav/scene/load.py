@@ -23,19 +23,14 @@ from gym_batchnav.scene.scene import Scene
 from gym_batchnav.scene.semantics.annotate import annotate, semantics_beside
 from gym_batchnav.scene.simplify import simplify_scene, with_source
 from gym_batchnav.scene.textures import AUTO, check_texture_size
-from gym_batchnav.system.numbers import check_counts, is_number
+from gym_batchnav.system.numbers import check_choice, check_counts, is_number
 from gym_batchnav.system.progress import report_stage
 
 __all__ = ["SUFFIXES", "SceneError", "SceneNotFoundError", "check_load_options", "load_scene"]
 
 SUFFIXES = (".glb", ".gltf", ".obj", ".ply", ".stl", ".off", MJCF_SUFFIX)
 _GLTF = (".glb", ".gltf")
-_MAX_BYTES = {
-    ".gltf": MAX_GLTF_JSON_BYTES,
-    ".obj": MAX_TEXT_BYTES,
-    ".off": MAX_TEXT_BYTES,
-    MJCF_SUFFIX: MAX_XML_BYTES,
-}
+_MAX_BYTES = {".gltf": MAX_GLTF_JSON_BYTES, ".obj": MAX_TEXT_BYTES, ".off": MAX_TEXT_BYTES, MJCF_SUFFIX: MAX_XML_BYTES}
 _MARGIN = 1.0  # metres by which a scene's own navmesh or annotated mesh may exceed its bounds
 
 
@@ -105,8 +100,7 @@ def load_scene(
         ValueError: If ``up``, ``scale``, ``texture_size`` or ``max_triangles`` is none of the above.
     """
     path = Path(path)
-    if up not in ("auto", "y", "z"):
-        raise ValueError(f"up={up!r}: choose 'auto', 'y' or 'z'")
+    check_choice("up", up, ("auto", "y", "z"))
     if scale != "auto" and not (is_number(scale) and scale > 0):
         raise ValueError(f"scale={scale!r}: pass the metres per unit of the file, or 'auto'")
     check_load_options(texture_size, max_triangles)
@@ -165,7 +159,11 @@ def _load(
     scene: str | None,
     semantics: bool,
 ) -> Scene:
-    navmesh = _navmesh_beside(files)
+    walkable = files.path.with_suffix(".navmesh")
+    navmesh = None
+    if walkable.is_file():
+        files.beside(walkable.name)  # records its digest
+        navmesh = NavMesh.load(walkable)
     if suffix in _GLTF:
         read_gltf(files, builder, scene)
     elif suffix == ".obj":
@@ -179,21 +177,16 @@ def _load(
     if up == "auto" and stated is None and suffix in _GLTF and navmesh is not None:
         up = _up_of_navmesh(files, navmesh, vertices, 1.0 if scale == "auto" else float(scale))
     vertices, frame = place(files, vertices, triangles, up, scale, stated)
-    if navmesh is not None:
-        _check_navmesh(files, navmesh, vertices)
+    if navmesh is not None and navmesh.num_polygons and not _is_within(navmesh.floor_bounds, vertices):
+        raise ValueError(
+            f"'{walkable.name}' spans {_box(*navmesh.floor_bounds)} m, which is not within the scene's "
+            f"{_box(*_bounds(vertices))} m: remove it if it belongs to another scene, or pass "
+            "the up= and scale= of the navmesh"
+        )
     metadata = {**frame.facts(), "files": files.digests}
     built = builder.build(name, vertices, triangles, navmesh, metadata)
     found = semantics_beside(files.path) if semantics else None
     return built if found is None else annotate(built, files, found, partial(_place_annotated, frame, vertices))
-
-
-def _navmesh_beside(files: SceneFiles) -> NavMesh | None:
-    """Load the navmesh of the scene's name, None if there is none; ValueError if it is damaged."""
-    beside = files.path.with_suffix(".navmesh")
-    if not beside.is_file():
-        return None
-    files.beside(beside.name)  # records its digest
-    return NavMesh.load(beside)
 
 
 def _up_of_navmesh(files: SceneFiles, navmesh: NavMesh, vertices: np.ndarray, scale: float) -> str:
@@ -208,17 +201,6 @@ def _up_of_navmesh(files: SceneFiles, navmesh: NavMesh, vertices: np.ndarray, sc
         "Its up axis was taken to be z, as in scans for Habitat, because only then is its navmesh within the scene"
     )
     return "z"
-
-
-def _check_navmesh(files: SceneFiles, navmesh: NavMesh, vertices: np.ndarray) -> None:
-    """Raise ValueError if a navmesh exceeds the scene [V, 3], and so belongs to another."""
-    if navmesh.num_polygons and not _is_within(navmesh.floor_bounds, vertices):
-        name = files.path.with_suffix(".navmesh").name
-        raise ValueError(
-            f"'{name}' spans {_box(*navmesh.floor_bounds)} m, which is not within the scene's "
-            f"{_box(*_bounds(vertices))} m: remove it if it belongs to another scene, or pass "
-            "the up= and scale= of the navmesh"
-        )
 
 
 def _place_annotated(frame: Frame, scene_vertices: np.ndarray, vertices: np.ndarray) -> np.ndarray:

@@ -47,7 +47,7 @@ def read_gltf(files: SceneFiles, builder: SceneBuilder, scene: str | None = None
     """
     document = GltfDocument(files)
     reader = _Reader(document, builder)
-    number = _scene_number(document, files, scene)
+    number = document.scene_number(scene)
     if document.count("nodes"):
         for index, node, matrix in document.placed_nodes(number):
             if "mesh" in node:
@@ -58,8 +58,11 @@ def read_gltf(files: SceneFiles, builder: SceneBuilder, scene: str | None = None
                     continue
                 copies = matrix @ document.instances(node) if skin is None else [np.eye(4)]
                 label = str(node.get("name") or f"node_{index}")
-                category = _category(node, label, document.generator)
-                solid = document.generator != GENERATOR or node.get("extras", {}).get("solid") is not False
+                category = category_in_extras(node)
+                solid = True
+                if document.generator == GENERATOR:  # a file that this package wrote
+                    category = category or SceneObject.generated(label).category
+                    solid = node.get("extras", {}).get("solid") is not False
                 for copy in copies:
                     builder.add_object(label, parts, copy, category, solid)
     else:
@@ -69,40 +72,15 @@ def read_gltf(files: SceneFiles, builder: SceneBuilder, scene: str | None = None
             builder.add_object(str(name or f"mesh_{index}"), reader.mesh_parts(index), np.eye(4))
     if reader.has_reserved:
         files.warn("Its indices use a number that glTF reserves; it was read as the vertex of that number")
-    if reader.num_skipped:
-        files.warnings.append(f"{reader.num_skipped} primitives of lines or points were left out")
-    if reader.has_targets:
-        files.warnings.append("The file has morph targets: meshes are shown with the weights that the file gives")
-    if reader.has_skins:
-        files.warnings.append("The file has skins: skinned meshes are shown in the rest pose of their joints")
-    if document.uses("KHR_materials_unlit"):
-        files.warnings.append(
-            "The file has unlit materials, which are drawn with light: Camera(lit=False) leaves it out"
-        )
-    if document.num_hidden:
-        files.warnings.append(f"{document.num_hidden} nodes that the file hides were left out")
-
-
-def _category(node: Mapping[str, Any], name: str, generator: str) -> str:
-    """Return the category of a node: that of its extras, or of its name in files that this package wrote, or ""."""
-    stated = category_in_extras(node)
-    return stated or (SceneObject.generated(name).category if generator == GENERATOR else "")
-
-
-def _scene_number(document: GltfDocument, files: SceneFiles, name: str | None) -> int | None:
-    """Return the number of the scene of a name, by default of the default scene; None in a file without scenes."""
-    names = document.scene_names()
-    if name is not None:
-        if name not in names:
-            known = f"it has {', '.join(names[:20])}" if names else "it has no scenes: leave scene= out"
-            raise ValueError(f"it has no scene {name!r}: {known}")
-        return names.index(name)
-    if not names:
-        return None
-    number = document.default_scene()
-    if len(names) > 1 and number < len(names):
-        files.warnings.append(f"Loaded scene {names[number]!r} of {len(names)}: choose another with scene=")
-    return number
+    unlit = document.uses("KHR_materials_unlit")
+    sentences = {
+        f"{reader.num_skipped} primitives of lines or points were left out": reader.num_skipped,
+        "The file has morph targets: meshes are shown with the weights that the file gives": reader.has_targets,
+        "The file has skins: skinned meshes are shown in the rest pose of their joints": reader.has_skins,
+        "The file has unlit materials, which are drawn with light: Camera(lit=False) leaves it out": unlit,
+        f"{document.num_hidden} nodes that the file hides were left out": document.num_hidden,
+    }
+    files.warnings += [sentence for sentence, applies in sentences.items() if applies]
 
 
 class _Reader:
@@ -238,9 +216,7 @@ class _Reader:
             return np.arange(num_vertices, dtype=np.uint32), None
         corners = self._document.accessor(primitive["indices"], (1,))[:, 0]
         if corners.dtype.kind != "u":
-            raise ValueError(
-                f"accessor {primitive['indices']} holds indices that are not unsigned integers: re-export it"
-            )
+            raise ValueError(f"accessor {primitive['indices']} has indices that are not unsigned: re-export it")
         restart = np.iinfo(corners.dtype).max
         restarts = corners == restart
         if not restarts.any():
@@ -340,18 +316,13 @@ def _triangles(corners: np.ndarray, restarts: np.ndarray | None, mode: int) -> n
 
 def _within(corners: np.ndarray, num_vertices: int) -> np.ndarray:
     if len(corners) and int(corners.max()) >= num_vertices:
-        raise ValueError(
-            f"its triangles refer to vertex {corners.max()}, but there are {num_vertices}: the file is damaged, "
-            "re-export it"
-        )
+        raise ValueError(f"its triangles refer to vertex {corners.max()}, but there are {num_vertices}: re-export it")
     return corners
 
 
 def _sized(values: np.ndarray, count: int, name: str) -> np.ndarray:
     if len(values) != count:
-        raise ValueError(
-            f"its {name} has {len(values)} elements for {count} vertices: the file is damaged, re-export it"
-        )
+        raise ValueError(f"its {name} has {len(values)} elements for {count} vertices: re-export it")
     return values
 
 
@@ -372,9 +343,7 @@ def joint_matrices(document: GltfDocument, index: object) -> np.ndarray:
     if "inverseBindMatrices" in skin:
         inverse = document.accessor(skin["inverseBindMatrices"], (16,)).astype(np.float64)
         if len(inverse) < len(joints):
-            raise ValueError(
-                f"skin {index} has {len(inverse)} inverse bind matrices for {len(joints)} joints: re-export it"
-            )
+            raise ValueError(f"skin {index} has {len(inverse)} inverse matrices for {len(joints)} joints: re-export it")
         matrices = matrices @ inverse[: len(joints)].reshape(-1, 4, 4).transpose(0, 2, 1)
     return matrices
 

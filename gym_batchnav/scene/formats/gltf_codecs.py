@@ -28,7 +28,7 @@ MESHOPT = ("EXT_meshopt_compression", "KHR_meshopt_compression")
 # version 1 of the codec), three indices of 4 bytes, one index of 4 bytes.
 _MOST_PER_BYTE = {"ATTRIBUTES": 1024, "TRIANGLES": 12, "INDICES": 4}
 _FILTERS = {"NONE": range(4, 257, 4), "OCTAHEDRAL": (4, 8), "QUATERNION": (8,), "EXPONENTIAL": range(4, 257, 4)}
-_KHR_FILTERS = {"COLOR": (4, 8)}
+_FILTERS |= {"COLOR": (4, 8)}  # only in KHR_meshopt_compression
 _INDEX_BYTES = (2, 4)
 MESHOPT_PACKAGE = OptionalPackage("meshopt", "meshopt", "formats")
 KTX2_MAGIC = b"\xabKTX 20\xbb\r\n\x1a\n"
@@ -153,10 +153,9 @@ def meshopt_size(extension: Mapping[str, Any], max_count: int) -> int:
     count = integer(extension, "count", high=max_count)
     stride = integer(extension, "byteStride", high=256)
     kind = extension.get("filter", "NONE")
-    filters = {**_FILTERS, **_KHR_FILTERS}
-    if not isinstance(kind, str) or kind not in filters or (mode != "ATTRIBUTES" and kind != "NONE"):
+    if not isinstance(kind, str) or kind not in _FILTERS or (mode != "ATTRIBUTES" and kind != "NONE"):
         raise ValueError(f"its meshopt filter {short(kind)} is unknown for {mode}: re-export it")
-    strides = filters[kind] if mode == "ATTRIBUTES" else _INDEX_BYTES
+    strides = _FILTERS[kind] if mode == "ATTRIBUTES" else _INDEX_BYTES
     if stride not in strides or (mode == "TRIANGLES" and count % 3):
         raise ValueError(
             f"its meshopt data has {count} elements of {stride} bytes, which mode {mode} with filter {kind} does not "

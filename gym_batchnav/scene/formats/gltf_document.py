@@ -130,14 +130,23 @@ class GltfDocument:
         """Return whether the document declares that it uses an extension."""
         return name in sequence(self._json.get("extensionsUsed", []), "extensionsUsed")
 
-    def scene_names(self) -> list[str]:
-        """Return the names of the document's scenes; scenes without a name are named by their number."""
-        scenes = [self.item("scenes", index) for index in range(self.count("scenes"))]
-        return [str(scene.get("name", index)) for index, scene in enumerate(scenes)]
+    def scene_number(self, name: str | None) -> int | None:
+        """Return the number of the scene of a name, by default of the default scene; None in a file without scenes.
 
-    def default_scene(self) -> int:
-        """Return the number of the document's default scene, else that of the first."""
-        return integer(self._json, "scene", 0)
+        Scenes without a name are named by their number.
+        """
+        names = [str(self.item("scenes", index).get("name", index)) for index in range(self.count("scenes"))]
+        if name is not None:
+            if name not in names:
+                known = f"it has {', '.join(names[:20])}" if names else "it has no scenes: leave scene= out"
+                raise ValueError(f"it has no scene {name!r}: {known}")
+            return names.index(name)
+        if not names:
+            return None
+        number = integer(self._json, "scene", 0)
+        if len(names) > 1 and number < len(names):
+            self._files.warnings.append(f"Loaded scene {names[number]!r} of {len(names)}: choose another with scene=")
+        return number
 
     def placed_nodes(self, scene: int | None) -> Iterator[tuple[int, Mapping[str, Any], np.ndarray]]:
         """Return a scene's nodes with their matrices [4, 4] float64 to the world, parents before children.
@@ -189,9 +198,7 @@ class GltfDocument:
         while above[-1] not in self._world and above[-1] in parents:
             above.append(parents[above[-1]])
             if len(above) > MAX_DEPTH:
-                raise ValueError(
-                    f"node {short(index)} is its own ancestor or lies deeper than {MAX_DEPTH}: re-export the file"
-                )
+                raise ValueError(f"node {short(index)} is its own ancestor or deeper than {MAX_DEPTH}: re-export it")
         matrix = self._world.get(above[-1], np.eye(4))
         for at in reversed(above):
             if at not in self._world:
@@ -256,9 +263,7 @@ class GltfDocument:
         what = f"accessor {index}"
         dtype, width, count = self._type(accessor, widths, what)
         if values.shape != (count, width) or values.dtype.kind not in "fiu":
-            raise ValueError(
-                f"{what} was compressed as {values.shape}, not {(count, width)}: the file is damaged, re-export it"
-            )
+            raise ValueError(f"{what} was compressed as {values.shape}, not {(count, width)}: re-export it")
         return _normalized(values.astype(dtype)) if accessor.get("normalized") else values
 
     def _type(self, accessor: Mapping[str, Any], widths: Sequence[int], what: str) -> tuple[type, int, int]:
@@ -311,9 +316,7 @@ class GltfDocument:
             raise ValueError(f"{what} has sparse indices that are not unsigned integers: re-export it")
         rows = self._strided(where.get("bufferView"), integer(where, "byteOffset", 0), kind, 1, count, what)[:, 0]
         if count and rows.max() >= len(values):
-            raise ValueError(
-                f"{what} has sparse indices beyond its {len(values)} elements: the file is damaged, re-export it"
-            )
+            raise ValueError(f"{what} has sparse indices beyond its {len(values)} elements: re-export it")
         dtype = values.dtype.type
         width = values.shape[1]
         patched = values.copy()
@@ -326,9 +329,7 @@ class GltfDocument:
         element = np.dtype(dtype).itemsize * width
         stride = stride or element
         if stride < element or (count and offset + stride * (count - 1) + element > len(view)):
-            raise ValueError(
-                f"{what} exceeds its bufferView {view_index} of {len(view)} bytes: the file is damaged, re-export it"
-            )
+            raise ValueError(f"{what} exceeds its bufferView {view_index} of {len(view)} bytes: re-export it")
         if count == 0:
             return np.zeros((0, width), dtype)
         steps = (stride, np.dtype(dtype).itemsize)

@@ -257,9 +257,7 @@ class _Model:
         folder = self._texture_folder
         rows, columns = (*map(int, _numbers(element, "gridsize", (1.0, 1.0))), 1, 1)[:2]
         if not (1 <= rows and 1 <= columns and rows * columns <= 12):
-            raise ValueError(
-                f"texture '{name[:200]}' has a gridsize of {rows} x {columns}: reduce it to at most 12 squares"
-            )
+            raise ValueError(f"texture '{name[:200]}' has a gridsize of {rows} x {columns}: reduce it to 12 squares")
         red, green, blue = (*_numbers(element, "rgb1", (0.8, 0.8, 0.8)), 0.8, 0.8, 0.8)[:3]
         textures = self._reader.document.textures
         self._texture_names[name] = f"{FILE_TEXTURE}{len(textures)}"
@@ -329,9 +327,7 @@ def _numbers(element: Element, name: str, default: tuple[float, ...] = ()) -> tu
     except ValueError:
         values = (float("nan"),)
     if not all(-1e9 < value < 1e9 for value in values):
-        raise ValueError(
-            f"<{element.tag} {name}={element.attrib[name][:60]!r}> must consist of numbers between -1e9 and 1e9"
-        )
+        raise ValueError(f"<{element.tag} {name}={element.attrib[name][:60]!r}> must be numbers from -1e9 to 1e9")
     return values
 
 

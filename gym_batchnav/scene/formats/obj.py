@@ -143,14 +143,7 @@ def _read(data: bytes) -> _Text:
         raise ValueError(f"it has a line of {longest:,} bytes, the limit is {MAX_STATEMENT_BYTES:,}: re-export it")
     statements = [(data[start:end], num_before) for start, end, num_before in places.tolist()]
     return _Text(
-        vertices,
-        colors if len(colors) else None,
-        uvs,
-        first_corner,
-        corner_vertex,
-        corner_uv,
-        statements,
-        num_skipped,
+        vertices, colors if len(colors) else None, uvs, first_corner, corner_vertex, corner_uv, statements, num_skipped
     )
 
 
@@ -278,9 +271,11 @@ def _look(
     picture = texture.file
     mask = _map(statements.get(b"map_d", [])).file
     if picture and (picture, mask) not in images:
-        data = _read_beside(files, picture)
         label = picture.decode(errors="replace")
-        images[picture, mask] = builder.add_image(data, label, _read_beside(files, mask) if mask else None)
+        data = files.optional(label)
+        images[picture, mask] = builder.add_image(
+            data, label, files.optional(mask.decode(errors="replace")) if mask else None
+        )
     image = images[picture, mask] if picture else -1
     if image >= 0:
         red = green = blue = 1.0
@@ -310,13 +305,6 @@ def _map(values: list[bytes]) -> _Map:
             placed[option] = (u, v)
         values = values[count:]
     return _Map(b" ".join(values), clamps, placed[b"-s"], placed[b"-o"])
-
-
-def _read_beside(files: SceneFiles, name: bytes) -> bytes | None:
-    try:
-        return files.beside(name.decode(errors="replace"), any_case=True)
-    except OSError:
-        return None
 
 
 def _floats(values: list[bytes], default: tuple[float, ...]) -> tuple[float, ...]:

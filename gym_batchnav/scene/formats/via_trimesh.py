@@ -119,10 +119,7 @@ def _ply_image(files: SceneFiles, builder: SceneBuilder, data: bytes) -> int:
     if not match:
         return -1
     name = match[1].decode(errors="replace")
-    try:
-        return builder.add_image(files.beside(name, any_case=True), name)
-    except OSError:
-        return builder.add_image(None, name)
+    return builder.add_image(files.optional(name), name)
 
 
 def _checked_ply(data: bytes) -> bytes:
@@ -159,9 +156,7 @@ def _checked_ply(data: bytes) -> bytes:
         if re.search(rb"[^\t\n\r\x20-\x7e]", body):
             raise ValueError("it has characters that are not text: the file is damaged, re-export it")
         if body.count(b"\n") > num_rows + 1000:
-            raise ValueError(
-                f"it has far more lines than the {num_rows:,} of its header: the file is damaged, re-export it"
-            )
+            raise ValueError(f"it has far more lines than the {num_rows:,} of its header: re-export it")
     header = re.sub(rb"^(\s*element\s+)edge\b", rb"\1line", data[:end], flags=re.MULTILINE)
     return data if header == data[:end] else header + data[end:]
 
@@ -192,16 +187,11 @@ def _checked_off(data: bytes) -> bytes:
     text = b"\n".join(kept)
     header = re.match(rb"(?:C?OFF)\s+(\d{1,12})\s+(\d{1,12})(?:\s|$)", text)
     if not header:
-        raise ValueError(
-            "it does not begin with OFF and its counts: the file is damaged or not an OFF file, re-export it"
-        )
+        raise ValueError("it does not begin with OFF and its counts: re-export it")
     num_rows = int(header[1]) + int(header[2])
     num_lines = text.count(b"\n", header.start(2))
     if num_rows > num_lines:
-        raise ValueError(
-            f"its header declares {num_rows:,} lines, but {num_lines:,} follow: it is cut short, copy or download it "
-            "again"
-        )
+        raise ValueError(f"its header declares {num_rows:,} lines, but {num_lines:,} follow: copy or download it again")
     _check_size(text, num_rows)
     return text
 

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from gym_batchnav.scene.files import SceneFiles, naming_part
-from gym_batchnav.scene.frame import StatedFrame, rotation_matrix
+from gym_batchnav.scene.frame import Frame, rotation_matrix
 from gym_batchnav.scene.json_values import MAX_JSON_BYTES, numbers, parse_json
 from gym_batchnav.scene.semantics.descriptors import read_lexicon, read_object_table
 
@@ -88,7 +88,7 @@ def rotation_of(attributes: Mapping[str, Any]) -> np.ndarray:
     return rotation_matrix(w, x, y, z)
 
 
-def read_stage_config(files: SceneFiles) -> StatedFrame | None:
+def read_stage_config(files: SceneFiles) -> Frame | None:
     """Read the configuration with a scene's name; return None if there is none or it refers to another file.
 
     Raises:
@@ -102,7 +102,7 @@ def read_stage_config(files: SceneFiles) -> StatedFrame | None:
         if PurePosixPath(str(config.get("render_asset", files.path.name))).name != files.path.name:
             return None
         rotation, factors = asset_frame(config)
-    return StatedFrame(name, rotation, factors)
+    return Frame(rotation, factors, np.zeros(3), name)
 
 
 class PatternSearch:
@@ -141,14 +141,16 @@ class PatternSearch:
             limits = f"{MAX_PATTERN_CHARACTERS:,} characters and {MAX_PATTERN_PARTS} parts"
             raise ValueError(f"its path {reprlib.repr(pattern)} has more than {limits}: shorten it")
         parts = [part for part in pattern.split("/") if part != "."]
-        matchers = [None if part == "**" else re.compile(translate(part)).match for part in parts]
+        names = ["" if part == "**" else translate(part) for part in parts]
+        hides = ["" if part.startswith(".") else r"(?!\.)" for part in parts]
+        matches = [re.compile(hidden + name).match for hidden, name in zip(hides, names, strict=True)]
         end = len(parts)
 
         def reached(positions: set[int]) -> frozenset[int]:
             """Add the positions that are reached by skipping ``**``."""
             found = set(positions)
             for position in sorted(positions):
-                while position < end and matchers[position] is None:
+                while position < end and parts[position] == "**":
                     position += 1
                     found.add(position)
             return frozenset(found)
@@ -160,18 +162,7 @@ class PatternSearch:
             path, positions, above = waiting.pop()
             names_folder = end in positions
             for name, is_folder in self._entries(path):
-                following: set[int] = set()
-                for position in positions:
-                    if position == end:
-                        continue
-                    match = matchers[position]
-                    hidden = name.startswith(".")
-                    if match is None:
-                        if not hidden:
-                            following.add(position)
-                    elif match(name) and (not hidden or parts[position].startswith(".")):
-                        following.add(position + 1)
-                reaches = reached(following)
+                reaches = reached({at + (parts[at] != "**") for at in positions if at < end and matches[at](name)})
                 inner = f"{path}/{name}" if path else name
                 if not is_folder:
                     if names_folder or end in reaches:
@@ -191,9 +182,7 @@ class PatternSearch:
                 self._listed[path] = []
         self._num_visited += 1 + len(self._listed[path])
         if self._num_visited > MAX_VISITED:
-            raise ValueError(
-                f"the patterns of its paths visit more than {MAX_VISITED:,} files: list smaller or fewer folders"
-            )
+            raise ValueError(f"the patterns of its paths visit more than {MAX_VISITED:,} files: list fewer folders")
         return self._listed[path]
 
 

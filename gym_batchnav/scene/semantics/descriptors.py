@@ -17,7 +17,6 @@ from gym_batchnav.scene.json_values import integer, mapping, parse_json, sequenc
 
 MAX_DESCRIPTOR_BYTES = 2**26
 MAX_OBJECTS = 100_000
-ENDINGS = (".semantic.txt", ".house", ".scn", ".json")
 _HM3D_HEADER = "HM3D Semantic Annotations"
 _HOUSE_HEADER = "ASCII 1."
 _UNNAMED = SceneObject("", "")
@@ -38,17 +37,12 @@ def read_descriptor(name: str, data: bytes) -> Descriptor:
     Raises:
         ValueError: If it is damaged, has an unknown ending, or lists no object or too many.
     """
+    readers = {".semantic.txt": _hm3d, ".house": _house, ".scn": _gibson, ".json": _replica}
     with naming_part(name):
-        if name.endswith(".semantic.txt"):
-            found = _hm3d(_text(data))
-        elif name.endswith(".house"):
-            found = _house(_text(data))
-        elif name.endswith(".scn"):
-            found = _gibson(data)
-        elif name.endswith(".json"):
-            found = _replica(data)
-        else:
-            raise ValueError(f"its name ends in none of {', '.join(ENDINGS)}")
+        read = next((one for ending, one in readers.items() if name.endswith(ending)), None)
+        if read is None:
+            raise ValueError(f"its name ends in none of {', '.join(readers)}")
+        found = read(data)
         if not found.objects:
             raise ValueError("it lists no objects")
     return found
@@ -84,9 +78,9 @@ def read_object_table(name: str, data: bytes) -> dict[str, str]:
     return found
 
 
-def _hm3d(text: str) -> Descriptor:
+def _hm3d(data: bytes) -> Descriptor:
     """Parse rows of an id, a colour in hexadecimal, a category in quotes and a region."""
-    lines = text.splitlines()
+    lines = _text(data).splitlines()
     if not lines or _HM3D_HEADER not in lines[0]:
         raise ValueError(f"its first line is not {_HM3D_HEADER!r}")
     categories: dict[int, str] = {}
@@ -103,9 +97,9 @@ def _hm3d(text: str) -> Descriptor:
     return Descriptor(_numbered(categories, 1), 1, colors)
 
 
-def _house(text: str) -> Descriptor:
+def _house(data: bytes) -> Descriptor:
     """Parse a house: lines C name categories by mpcat40's names, lines O give objects a category."""
-    lines = text.splitlines()
+    lines = _text(data).splitlines()
     if not lines or not lines[0].startswith(_HOUSE_HEADER):
         raise ValueError(f"its first line does not begin with {_HOUSE_HEADER!r}")
     names: dict[int, str] = {}
