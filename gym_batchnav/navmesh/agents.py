@@ -12,22 +12,14 @@ from typing import Any
 import numba
 import numpy as np
 
-from gym_batchnav.navmesh.kernels.blocks import (
-    Moves,
-    Places,
-    Walks,
-    detour_blocks,
-    distance_blocks,
-    follow_blocks,
-    lower,
-    step_blocks,
-    walk_blocks,
-)
+from gym_batchnav.navmesh.kernels import blocks
+from gym_batchnav.navmesh.kernels.blocks import Moves, Places, Walks
 from gym_batchnav.navmesh.kernels.follow import Stride
 from gym_batchnav.navmesh.kernels.layout import ROW_LENGTH
 from gym_batchnav.navmesh.kernels.tables import NavigationTables
 from gym_batchnav.navmesh.record import is_detour
 from gym_batchnav.state import AgentState, Commands, StepOutcome
+from gym_batchnav.system.numbers import check_counts
 from gym_batchnav.system.process import PARALLEL_KERNELS
 
 BLOCK = 64  # agents that a thread takes at a time
@@ -51,8 +43,7 @@ class NavMeshAgents:
     """
 
     def __init__(self, num_slots: int) -> None:
-        if num_slots < 1:
-            raise ValueError(f"num_slots={num_slots}: pass 1 or more")
+        check_counts(num_slots=num_slots)
         self.table = np.zeros((num_slots, ROW_LENGTH), np.int64)
         self._tables: list[NavigationTables | None] = [None] * num_slots  # keep alive what the addresses point to
 
@@ -67,13 +58,7 @@ class NavMeshAgents:
         self._tables[slot] = None
 
     def step(
-        self,
-        commands: Commands,
-        agents: AgentState,
-        active: np.ndarray,
-        outcome: StepOutcome,
-        *,
-        sliding: bool,
+        self, commands: Commands, agents: AgentState, active: np.ndarray, outcome: StepOutcome, *, sliding: bool
     ) -> None:
         """Turn and move every active agent.
 
@@ -99,16 +84,10 @@ class NavMeshAgents:
         longest_part = float(commands.longest_part)
         if not longest_part > 0:
             raise ValueError(f"longest_part={longest_part}: pass a positive number of metres")
-        arguments = (
-            self.table,
-            Moves(commands.turn, commands.forward, commands.side, bool(commands.is_arc), longest_part),
-            Places(agents.slot, agents.polygon, agents.position),
-            agents.heading,
-            bool(sliding),
-            active,
-            outcome,
-        )
-        run_blocks(step_blocks, BLOCK, size, size >= PARALLEL_FROM, size, arguments)
+        moves = Moves(commands.turn, commands.forward, commands.side, bool(commands.is_arc), longest_part)
+        places = Places(agents.slot, agents.polygon, agents.position)
+        arguments = (self.table, moves, places, agents.heading, bool(sliding), active, outcome)
+        run_blocks(blocks.step_blocks, BLOCK, size, size >= PARALLEL_FROM, size, arguments)
 
     def distance(
         self,
@@ -135,9 +114,9 @@ class NavMeshAgents:
         arguments = (self.table, Places(slots, polygon, position), goal_index, out)
         if method != "exact" and is_detour(method):
             block = -(-size // (DETOUR_TURNS * numba.get_num_threads()))
-            run_blocks(detour_blocks, block, size, size >= DETOUR_PARALLEL_FROM, size, arguments)
+            run_blocks(blocks.detour_blocks, block, size, size >= DETOUR_PARALLEL_FROM, size, arguments)
         else:
-            run_blocks(distance_blocks, BLOCK, size, size >= PARALLEL_FROM, size, arguments)
+            run_blocks(blocks.distance_blocks, BLOCK, size, size >= PARALLEL_FROM, size, arguments)
 
     def visible_floor(self, slots: np.ndarray, polygon: np.ndarray, position: np.ndarray) -> np.ndarray:
         """Return the points of the visible floor under all agents: [N, 3] float32, metres.
@@ -149,7 +128,7 @@ class NavMeshAgents:
         """
         _check(slots, polygon, position)
         out = position.copy()
-        lower(self.table, Places(slots, polygon, position), out)
+        blocks.lower(self.table, Places(slots, polygon, position), out)
         return out
 
     def next_action(
@@ -180,16 +159,10 @@ class NavMeshAgents:
         expect_array("heading", heading, np.float32, (size,))
         expect_array("goal_index", goal_index, np.int32, (size,))
         actions = np.empty(size, np.int64)
-        arguments = (
-            self.table,
-            Places(slots, polygon, position),
-            heading,
-            goal_index,
-            Stride(float(forward_step), float(turn_angle), bool(sliding)),
-            float(goal_radius),
-            actions,
-        )
-        run_blocks(follow_blocks, BLOCK, size, size >= PARALLEL_FROM, size, arguments)
+        places = Places(slots, polygon, position)
+        stride = Stride(float(forward_step), float(turn_angle), bool(sliding))
+        arguments = (self.table, places, heading, goal_index, stride, float(goal_radius), actions)
+        run_blocks(blocks.follow_blocks, BLOCK, size, size >= PARALLEL_FROM, size, arguments)
         return actions
 
     def next_walk(
@@ -213,7 +186,7 @@ class NavMeshAgents:
         expect_array("goal_index", goal_index, np.int32, (size,))
         walks = Walks(*np.empty((3, size)))
         arguments = (self.table, Places(slots, polygon, position), goal_index, float(longest), bool(sliding), walks)
-        run_blocks(walk_blocks, BLOCK, size, size >= PARALLEL_FROM, size, arguments)
+        run_blocks(blocks.walk_blocks, BLOCK, size, size >= PARALLEL_FROM, size, arguments)
         return walks
 
 

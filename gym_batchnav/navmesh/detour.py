@@ -9,7 +9,6 @@ The layout is that of Detour 1.6 (dtMeshHeader, dtPoly, dtPolyDetail) and of hab
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -74,14 +73,6 @@ NO_LINK = 0xFFFFFFFF
 MAX_FILE_BYTES = 1 << 26
 
 
-@dataclass(frozen=True, slots=True)
-class _Tile:
-    """The header and the sections of one tile in a file."""
-
-    header: np.void
-    sections: dict[str, np.ndarray]
-
-
 def read_navmesh(path: str | os.PathLike[str]) -> NavMeshData:
     """Read a navmesh that Habitat, Recast's demo or `write_navmesh` wrote.
 
@@ -93,8 +84,7 @@ def read_navmesh(path: str | os.PathLike[str]) -> NavMeshData:
         ValueError: If the file is not a navmesh, or is damaged, of several tiles or larger than 64 MiB.
     """
     try:
-        settings, tile = _parse(_read_bounded(Path(path)))
-        return _mesh_of(tile, settings)
+        return _mesh_of(*_parse(_read_bounded(Path(path))))
     except ValueError as error:
         raise ValueError(f"navmesh file '{path}' cannot be used ({error}): build or copy it again") from None
 
@@ -111,7 +101,8 @@ def _read_bounded(path: Path) -> bytes:
     return data
 
 
-def _parse(data: bytes) -> tuple[NavMeshSettings | None, _Tile]:
+def _parse(data: bytes) -> tuple[np.void, dict[str, np.ndarray], NavMeshSettings]:
+    """Return the header and the sections of the tile in a file, and the settings."""
     if len(data) < SET_HEADER.itemsize:
         raise ValueError(f"it has {len(data)} bytes, fewer than its header of {SET_HEADER.itemsize}")
     header = np.frombuffer(data, SET_HEADER, 1)[0]
@@ -138,7 +129,8 @@ def _parse(data: bytes) -> tuple[NavMeshSettings | None, _Tile]:
         raise ValueError(f"its tile claims {size} bytes, but only {len(data) - offset} are left")
     if offset + size != len(data):
         raise ValueError(f"{len(data) - offset - size} bytes follow its tile")
-    return settings, _parse_tile(data[offset:])
+    tile, sections = _parse_tile(data[offset:])
+    return tile, sections, settings or _tile_settings(tile)
 
 
 def _take(data: bytes, offset: int, dtype: np.dtype, count: int, name: str) -> np.ndarray:
@@ -162,7 +154,7 @@ def _shortest(number: np.float32) -> float:
     return float(str(number))
 
 
-def _parse_tile(data: bytes) -> _Tile:
+def _parse_tile(data: bytes) -> tuple[np.void, dict[str, np.ndarray]]:
     header = _take(data, 0, TILE_HEADER, 1, "header of its tile")[0]
     if header["magic"] != TILE_MAGIC or header["version"] != TILE_VERSION:
         raise ValueError(
@@ -180,24 +172,23 @@ def _parse_tile(data: bytes) -> _Tile:
     for name, dtype in SECTIONS.items():
         sections[name] = np.frombuffer(data, dtype, counts[name], offset)
         offset += dtype.itemsize * counts[name]
-    tile = _Tile(header, sections)
-    _check(tile)
-    return tile
+    _check(header, sections)
+    return header, sections
 
 
-def _check(tile: _Tile) -> None:
+def _check(header: np.void, sections: dict[str, np.ndarray]) -> None:
     """Raise ValueError unless all indices are within the tile and all numbers finite."""
-    polygons = tile.sections["polygons"]
-    details = tile.sections["details"]
-    vertices = tile.sections["vertices"]
-    detail_vertices = tile.sections["detail_vertices"]
+    polygons = sections["polygons"]
+    details = sections["details"]
+    vertices = sections["vertices"]
+    detail_vertices = sections["detail_vertices"]
     ground = polygons["area_and_type"] >> 6 == 0
     size = polygons["size"].astype(np.int64)
     used = np.arange(6) < polygons["size"][:, None]
     used &= ground[:, None]  # The rest are off-mesh connections, which have two vertices and no edges.
     across = polygons["neighbours"]
     inner = used & (across < PORTAL)
-    measures = [tile.header[name] for name in ("height", "radius", "climb", "cells_per_metre")]
+    measures = [header[name] for name in ("height", "radius", "climb", "cells_per_metre")]
     problems = {
         "agent dimensions that are not finite": not np.isfinite(measures).all(),
         "vertices that are not finite": not (np.isfinite(vertices).all() and np.isfinite(detail_vertices).all()),
@@ -210,27 +201,27 @@ def _check(tile: _Tile) -> None:
     last_vertex = details["vertex_base"].astype(np.int64) + details["vertices"]
     last_triangle = details["triangle_base"].astype(np.int64) + details["triangles"]
     problems["detail meshes with vertices or triangles that do not exist"] = bool(
-        (last_vertex > len(detail_vertices)).any() or (last_triangle > len(tile.sections["detail_triangles"])).any()
+        (last_vertex > len(detail_vertices)).any() or (last_triangle > len(sections["detail_triangles"])).any()
     )
     for problem, present in problems.items():
         if present:
             raise ValueError(f"it has {problem}")
 
 
-def _mesh_of(tile: _Tile, settings: NavMeshSettings | None) -> NavMeshData:
-    rows = tile.sections["polygons"]
-    vertices = tile.sections["vertices"]
+def _mesh_of(header: np.void, sections: dict[str, np.ndarray], settings: NavMeshSettings) -> NavMeshData:
+    rows = sections["polygons"]
+    vertices = sections["vertices"]
     walkable = (rows["flags"] & WALKABLE != 0) & (rows["area_and_type"] >> 6 == 0)
     polygons, neighbours = _own_polygons(rows, walkable)
     if not len(polygons):
         raise ValueError("it has no walkable polygon")
     triangles = []
     counts = [0]
-    details = tile.sections["details"][walkable[: len(tile.sections["details"])]]
+    details = sections["details"][walkable[: len(sections["details"])]]
     for row, (corners, detail) in enumerate(zip(polygons, details, strict=True)):
         extra = len(vertices) + int(detail["vertex_base"]) + np.arange(detail["vertices"])
         table = np.concatenate([corners[corners >= 0], extra])
-        local = _local_triangles(tile, detail, int((corners >= 0).sum()))
+        local = _local_triangles(sections["detail_triangles"], detail, int((corners >= 0).sum()))
         if local.max() >= len(table):
             raise ValueError(f"the detail triangles of polygon {row} refer to vertices that do not exist")
         triangles.append(table[local])
@@ -241,12 +232,12 @@ def _mesh_of(tile: _Tile, settings: NavMeshSettings | None) -> NavMeshData:
         vertices=vertices.astype(np.float32),
         polygons=polygons.astype(np.int32),
         neighbours=neighbours.astype(np.int32),
-        detail_vertices=tile.sections["detail_vertices"].astype(np.float32),
+        detail_vertices=sections["detail_vertices"].astype(np.float32),
         detail_triangles=np.concatenate(triangles).astype(np.int32),
         detail_start=np.array(counts, np.int32),
         polygon_island=label_islands(neighbours),
-        settings=settings or _tile_settings(tile.header),
-        bounds=np.stack([tile.header["lower"], tile.header["upper"]]),
+        settings=settings,
+        bounds=np.stack([header["lower"], header["upper"]]),
     )
 
 
@@ -261,13 +252,12 @@ def _own_polygons(rows: np.ndarray, walkable: np.ndarray) -> tuple[np.ndarray, n
     return np.where(used, own["vertices"].astype(np.int64), -1), across
 
 
-def _local_triangles(tile: _Tile, detail: np.void, size: int) -> np.ndarray:
+def _local_triangles(triangles: np.ndarray, detail: np.void, size: int) -> np.ndarray:
     """Return the detail triangles [T, 3] of a polygon of some corners; a fan if Recast could not make any."""
     base = int(detail["triangle_base"])
     count = int(detail["triangles"])
     if count:
-        triangles: np.ndarray = tile.sections["detail_triangles"][base : base + count, :3]
-        return triangles
+        return triangles[base : base + count, :3]
     return np.array([[0, corner, corner + 1] for corner in range(1, size - 1)])
 
 

@@ -23,7 +23,7 @@ from gym_batchnav.navmesh.kernels.motion import move_points, wall_distances
 from gym_batchnav.navmesh.kernels.tables import NavigationTables, make_goals
 from gym_batchnav.navmesh.kernels.visibility import make_corners
 from gym_batchnav.navmesh.record import NavMeshData, NavMeshSettings, is_detour
-from gym_batchnav.system.numbers import check_not_negative
+from gym_batchnav.system.numbers import check_length, check_not_negative
 from gym_batchnav.system.wording import counted
 
 __all__ = ["Island", "NavMesh", "NavMeshData", "NavMeshSettings"]
@@ -436,8 +436,7 @@ class NavMesh:
         Raises:
             ValueError: If the cell is not positive, or so small that the map would exceed its limit.
         """
-        if not 0 < cell < np.inf:
-            raise ValueError(f"cell={cell}: pass a positive length in metres")
+        check_length(cell=cell)
         low, high = self.bounds.astype(np.float64)
         size = (high - low)[::2]
         samples = float(np.prod(size / cell + 1))

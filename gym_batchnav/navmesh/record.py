@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 
 import numpy as np
 
-from gym_batchnav.system.numbers import is_number
+from gym_batchnav.system.numbers import check_choice, check_length, check_not_negative, is_number
 
 GEODESICS = ("exact", "detour")  # methods that measure distances: the shortest paths, and those of Habitat
 MAX_VERTICES = 6  # per polygon
@@ -128,15 +128,8 @@ class NavMeshData:
                     f"navmesh {name}: a coordinate is {np.abs(array).max():g} m, the limit is {MAX_COORDINATE:g} m: "
                     "check that the unit is the metre, and move the scene nearer to the origin"
                 )
-        for name in ("cell_size", "cell_height"):
-            if not 0 < getattr(self.settings, name) < np.inf:
-                raise ValueError(
-                    f"navmesh settings: {name}={getattr(self.settings, name)}: it must be positive and finite"
-                )
-        if not 0 <= self.settings.agent_max_climb < np.inf:
-            raise ValueError(
-                f"navmesh settings: agent_max_climb={self.settings.agent_max_climb}: it must be finite and not negative"
-            )
+        check_length(cell_size=self.settings.cell_size, cell_height=self.settings.cell_height)
+        check_not_negative(agent_max_climb=self.settings.agent_max_climb)
 
     def _check_indices(self) -> None:
         """Check that every index is within its array."""
@@ -294,6 +287,5 @@ def is_detour(method: str) -> bool:
     Raises:
         ValueError: If the method is unknown.
     """
-    if method not in GEODESICS:
-        raise ValueError(f"method={method!r}: choose one of {', '.join(map(repr, GEODESICS))}")
+    check_choice("method", method, GEODESICS)
     return method == "detour"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gym_batchnav.navmesh.detour import MAX_FILE_BYTES, read_navmesh
-from gym_batchnav.navmesh.kernels import cells, grid, tables, visibility
+from gym_batchnav.navmesh.kernels import cells, ground, tables, visibility
 
 # Seen from above with x to the right and z down; outlines run as Recast's: (0, 0), (0, 1), (1, 1), (1, 0).
 ZIGZAG = [[0, 0, 0], [0.1, 0, 2], [0, 0, 4], [10, 0, 4.5], [9.9, 0, 2], [10, 0, -0.5]]
@@ -54,8 +54,8 @@ def test_whatever_is_accepted_is_cut_within_its_arrays(points: list[tuple[float,
         return
     tables_ = mesh.tables(np.zeros((0, 3)))
     low = tables_.ground.frame[:2]
-    size, nz, nx = grid.fit_grid(tables_.ground.boxes, low, low + 10, cell, 1 << 10, 1 << 10)
-    buckets, candidates = grid.bucket_boxes(tables_.ground.boxes, low[0], low[1], size, nz, nx)
+    size, nz, nx = ground.fit_grid(tables_.ground.boxes, low, low + 10, cell, 1 << 10, 1 << 10)
+    buckets, candidates = ground.bucket_boxes(tables_.ground.boxes, low[0], low[1], size, nz, nx)
     _, _, start = cells._cut(tables_.ground, low[0], low[1], size, buckets, candidates)
     assert np.diff(start).max(initial=0) <= 10
 

@@ -10,21 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gym_batchnav.navmesh.build import voxel
 from gym_batchnav.navmesh.build.contours import region_outlines, trace
 from gym_batchnav.navmesh.build.detail import Floors, triangulate_floors
 from gym_batchnav.navmesh.build.polygons import polygonise, weld
 from gym_batchnav.navmesh.build.regions import merge_regions, region_rings, watershed
-from gym_batchnav.navmesh.build.voxel import (
-    boundary_distance,
-    column_starts,
-    filter_ledges,
-    filter_low_hanging,
-    find_floors,
-    flatten,
-    keep_spans,
-    link,
-    rasterise,
-)
 from gym_batchnav.navmesh.record import (
     MAX_VERTICES,
     NavMeshData,
@@ -32,7 +22,7 @@ from gym_batchnav.navmesh.record import (
     label_islands,
     shared_edge_neighbours,
 )
-from gym_batchnav.system.numbers import check_length, check_not_negative
+from gym_batchnav.system.numbers import check_between, check_length, check_not_negative
 
 MAX_COLUMNS = 3 * 2**21  # of the grid: 125 m x 125 m with cells of 5 cm; a column takes about 20 bytes
 MAX_SPANS = 3 * 2**23  # solid spans of all columns; one takes up to 14 bytes
@@ -130,8 +120,7 @@ def _check_settings(settings: NavMeshSettings) -> None:
             f"cell_height={settings.cell_height}: an agent of height {settings.agent_height} would have more than "
             f"{MAX_LEVELS:,} voxels; give a larger cell_height"
         )
-    if not 3 <= settings.verts_per_poly <= MAX_VERTICES:
-        raise ValueError(f"verts_per_poly={settings.verts_per_poly}: choose from 3 to {MAX_VERTICES}")
+    check_between(3, MAX_VERTICES, verts_per_poly=settings.verts_per_poly)
 
 
 def _clean(
@@ -152,9 +141,7 @@ def _clean(
             f"triangles refer to vertices {triangles.min()} to {triangles.max()}, but there are {len(points)}"
         )
     if not np.isfinite(points).all():
-        raise ValueError(
-            f"{np.count_nonzero(~np.isfinite(points).all(axis=1))} vertices are not finite (NaN or infinite)"
-        )
+        raise ValueError(f"{np.count_nonzero(~np.isfinite(points).all(axis=1))} vertices are not finite")
     steepest = np.float32(np.cos(np.radians(settings.agent_max_slope_deg)))
     kept = np.empty(len(triangles), bool)
     walkable = np.empty(len(triangles), bool)
@@ -245,7 +232,7 @@ def _find_floor(
     """Voxelise, filter and erode, as Recast does from rcRasterizeTriangles to rcErodeWalkableArea."""
     cell_size = np.float32(settings.cell_size)
     cell_height = np.float32(settings.cell_height)
-    head, linked, num_spans = rasterise(
+    head, linked, num_spans = voxel.rasterise(
         *(points - grid.origin, triangles, walkable, cell_size, cell_height),
         *(grid.width, grid.depth, MAX_SPANS, grid.expected_spans),
     )
@@ -257,7 +244,7 @@ def _find_floor(
     report("filter", 0.4)
     pairs: float = np.inf
     if num_spans >= 0:
-        spans = flatten(head, linked)
+        spans = voxel.flatten(head, linked)
         del head, linked  # the largest arrays of the build
         heights = np.bincount(np.diff(spans.start)).astype(float)  # columns by their number of spans
         pairs = float(heights @ np.arange(len(heights)) ** 2) / 2
@@ -267,10 +254,10 @@ def _find_floor(
             f"{MAX_PAIRS:,}: give a larger cell_size than {settings.cell_size}, or split the scene by storeys"
         )
     if settings.filter_low_hanging_obstacles:
-        filter_low_hanging(spans, grid.climb)
+        voxel.filter_low_hanging(spans, grid.climb)
     if settings.filter_ledge_spans:
-        filter_ledges(spans, grid.width, grid.height, grid.climb)
-    floors = find_floors(spans, grid.height if settings.filter_walkable_low_height_spans else 0)
+        voxel.filter_ledges(spans, grid.width, grid.height, grid.climb)
+    floors = voxel.find_floors(spans, grid.height if settings.filter_walkable_low_height_spans else 0)
     del spans
     if len(floors.floor) > MAX_FLOORS:
         raise ValueError(
@@ -278,19 +265,19 @@ def _find_floor(
             f"larger cell_size than {settings.cell_size}, or split the scene"
         )
     report("erode", 0.5)
-    links = link(floors, grid.width, grid.height, grid.climb)
+    links = voxel.link(floors, grid.width, grid.height, grid.climb)
     column = floors.column
     floor = floors.floor
     del floors
-    kept = boundary_distance(links) >= 2 * grid.radius
-    return _Floor(column[kept], floor[kept], keep_spans(links, kept))
+    kept = voxel.boundary_distance(links) >= 2 * grid.radius
+    return _Floor(column[kept], floor[kept], voxel.keep_spans(links, kept))
 
 
 def _divide(floor: _Floor, settings: NavMeshSettings) -> np.ndarray:
     """Return the region of every span [S] int32, 0 for spans of areas that are too small to keep."""
     if len(floor.links) == 0:
         return np.zeros(0, np.int32)
-    region, count = watershed(floor.links, boundary_distance(floor.links))
+    region, count = watershed(floor.links, voxel.boundary_distance(floor.links))
     start, met = region_rings(floor.links, region, count)
     rings = [met[start[number] : start[number + 1]].tolist() for number in range(count)]
     smallest = settings.region_min_size**2
@@ -323,7 +310,7 @@ def _polygonise(
     spacing = settings.detail_sample_dist if settings.detail_sample_dist >= MIN_SAMPLE_DIST else 0
     added, faces, first_face = triangulate_floors(
         *(corners, polygons, neighbours, owner),
-        Floors(column_starts(floor.column, grid.width * grid.depth), floor.floor, region, grid.width),
+        Floors(voxel.column_starts(floor.column, grid.width * grid.depth), floor.floor, region, grid.width),
         *(float(spacing), float(settings.detail_sample_max_error)),
     )
     scale = np.array([settings.cell_size, settings.cell_height, settings.cell_size], np.float32)

@@ -139,6 +139,16 @@ def _insert(points: np.ndarray, triangles: np.ndarray, count: int, new: int) -> 
     return count
 
 
+@njit(**SMALL)
+def _opening(points: np.ndarray, tip: int, a: int, b: int) -> tuple[float, float]:
+    """Return the cosine and the sine of the angle at ``tip`` between a and b, both times the lengths of its sides."""
+    ax = points[a, 0] - points[tip, 0]
+    az = points[a, 2] - points[tip, 2]
+    bx = points[b, 0] - points[tip, 0]
+    bz = points[b, 2] - points[tip, 2]
+    return ax * bx + az * bz, abs(ax * bz - az * bx)
+
+
 @njit(**INNER)
 def _flip(points: np.ndarray, triangles: np.ndarray, count: int) -> None:
     """Flip inner edges until every triangle's circumcircle is empty."""
@@ -156,18 +166,8 @@ def _flip(points: np.ndarray, triangles: np.ndarray, count: int) -> None:
                 if _area(points, a, d, c) <= ON_EDGE or _area(points, d, b, c) <= ON_EDGE:
                     continue
                 # The flipped edge is better if the angles opposite to the edge add up to more than 180 degrees.
-                cax = points[a, 0] - points[c, 0]
-                caz = points[a, 2] - points[c, 2]
-                cbx = points[b, 0] - points[c, 0]
-                cbz = points[b, 2] - points[c, 2]
-                dax = points[a, 0] - points[d, 0]
-                daz = points[a, 2] - points[d, 2]
-                dbx = points[b, 0] - points[d, 0]
-                dbz = points[b, 2] - points[d, 2]
-                cos_c = cax * cbx + caz * cbz
-                sin_c = abs(cax * cbz - caz * cbx)
-                cos_d = dax * dbx + daz * dbz
-                sin_d = abs(dax * dbz - daz * dbx)
+                cos_c, sin_c = _opening(points, c, a, b)
+                cos_d, sin_d = _opening(points, d, a, b)
                 if sin_c * cos_d + cos_c * sin_d < -1e-9 * (sin_c + sin_d):
                     _set_triangle(triangles, row, a, d, c)
                     _set_triangle(triangles, other, d, b, c)

@@ -7,6 +7,8 @@ the regions adjacent to a region in order along its boundary; ``SOLID`` stands f
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 import numpy as np
 from numba import njit
 
@@ -252,16 +254,14 @@ def region_rings(links: np.ndarray, region: np.ndarray, num_regions: int) -> tup
     return start, met[:count]
 
 
+@dataclass(slots=True)
 class _Region:
     """A region while small regions are being merged."""
 
-    __slots__ = ("above_below", "overlaps_itself", "ring", "size")
-
-    def __init__(self, size: int, ring: list[int]) -> None:
-        self.size = size
-        self.ring = ring  # adjacent regions in order along the boundary, SOLID for walls
-        self.above_below: set[int] = set()  # regions with spans in the same columns
-        self.overlaps_itself = False
+    size: int
+    ring: list[int]  # adjacent regions in order along the boundary, SOLID for walls
+    above_below: set[int] = field(default_factory=set)  # regions with spans in the same columns
+    overlaps_itself: bool = False
 
     def may_absorb(self, number: int) -> bool:
         """Return whether the merged region would be simple: one common border and no overlapping floors."""

@@ -15,11 +15,10 @@ from gym_batchnav.navmesh.kernels.detour_path import detour_to_nearest, make_sea
 from gym_batchnav.navmesh.kernels.floor import drop_at
 from gym_batchnav.navmesh.kernels.follow import Stride, follow, walk_to_follow
 from gym_batchnav.navmesh.kernels.geodesic import distance_and_corner, spot_at
-from gym_batchnav.navmesh.kernels.ground import to_int64
 from gym_batchnav.navmesh.kernels.layout import NUM_POLYGONS, drops_at, goals_at, ground_at
 from gym_batchnav.navmesh.kernels.motion import QUEUE, arc_walk, straight_walk, walk_along, wrap_angle
 from gym_batchnav.state import StepOutcome
-from gym_batchnav.system.jit import ENTRY, INNER, SMALL
+from gym_batchnav.system.jit import ENTRY, INNER, SMALL, to_int64
 from gym_batchnav.system.parallel import for_each
 
 

@@ -12,8 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from gym_batchnav.navmesh.kernels.grid import bucket_boxes, fit_grid
-from gym_batchnav.navmesh.kernels.ground import to_int64
+from gym_batchnav.navmesh.kernels.ground import bucket_boxes, fit_grid
 from gym_batchnav.navmesh.kernels.layout import Cells, Corners, Ground
 from gym_batchnav.navmesh.kernels.visibility import (
     MAX_CONES,
@@ -24,7 +23,7 @@ from gym_batchnav.navmesh.kernels.visibility import (
     next_cone,
     open_cones,
 )
-from gym_batchnav.system.jit import ENTRY, INNER, SMALL
+from gym_batchnav.system.jit import ENTRY, INNER, SMALL, to_int64
 
 CELL = 0.1  # metres; more where one of the limits below would be exceeded
 MAX_CELLS = 1 << 17
@@ -210,12 +209,7 @@ def _mark(
 
 @njit(**ENTRY)
 def _list_corners(
-    ground: Ground,
-    corners: Corners,
-    pieces: np.ndarray,
-    outline_start: np.ndarray,
-    samples: _Samples,
-    most_listed: int,
+    ground: Ground, corners: Corners, pieces: np.ndarray, outline_start: np.ndarray, samples: _Samples, most_listed: int
 ) -> tuple[bool, np.ndarray]:
     """Find the samples that every corner sees, and write the second column of ``pieces``.
 

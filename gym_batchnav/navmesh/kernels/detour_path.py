@@ -160,7 +160,7 @@ def _expand(ground: Ground, search: Search, node: int, end_polygon: int, end: Ve
     polygon = to_int64(search.polygon[node])
     parent = search.parent[node]
     before = to_int64(search.polygon[parent]) if parent >= 0 else to_int64(-1)
-    here = _position(search, node)
+    here = _row(search.position, node)
     for edge in range(ground.num_vertices[polygon]):
         beyond = to_int64(ground.neighbours[polygon, edge])
         if beyond < 0 or beyond == before:
@@ -172,7 +172,7 @@ def _expand(ground: Ground, search: Search, node: int, end_polygon: int, end: Ve
             left, right = portal(ground, polygon, beyond)
             middle = Vertex((left.x + right.x) * _HALF, (left.y + right.y) * _HALF, (left.z + right.z) * _HALF)
             other = _add_node(search, beyond, middle)
-        there = _position(search, other)
+        there = _row(search.position, other)
         cost = search.cost[node] + distance_32(here, there)
         rest = distance_32(there, end)
         if beyond == end_polygon:
@@ -224,9 +224,9 @@ def _add_node(search: Search, polygon: int, at: Vertex) -> int:
 
 
 @njit(**SMALL)
-def _position(search: Search, node: int) -> Vertex:
-    """Return the position of a node."""
-    return Vertex(search.position[node, 0], search.position[node, 1], search.position[node, 2])
+def _row(points: np.ndarray, row: int) -> Vertex:
+    """Return a row of points [n, 3] float32."""
+    return Vertex(points[row, 0], points[row, 1], points[row, 2])
 
 
 @njit(**INNER)
@@ -310,7 +310,7 @@ def _change(apex: Vertex, own: Vertex, other: Vertex, new: Vertex, side: np.floa
 @njit(**INNER)
 def _append(points: np.ndarray, count: int, point: Vertex) -> int:
     """Append a point to those of a path unless it equals the last one, and return their new number."""
-    if count > 0 and _is_same(Vertex(points[count - 1, 0], points[count - 1, 1], points[count - 1, 2]), point):
+    if count > 0 and _is_same(_row(points, count - 1), point):
         return count
     if count < MAX_CORRIDOR:
         points[count, 0] = point.x
@@ -393,11 +393,9 @@ def _path_length(ground: Ground, search: Search, start: Spot, goal: Spot) -> flo
     count = _path(ground, search, start, goal)
     if count == 0:
         return np.inf
-    points = search.points
     length = _ZERO
     for k in range(1, count):
-        before = Vertex(points[k - 1, 0], points[k - 1, 1], points[k - 1, 2])
-        length += distance_32(before, Vertex(points[k, 0], points[k, 1], points[k, 2]))
+        length += distance_32(_row(search.points, k - 1), _row(search.points, k))
     return np.float64(length)
 
 

@@ -10,11 +10,17 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from gym_batchnav.navmesh.kernels.grid import bucket_boxes, fit_grid
-from gym_batchnav.navmesh.kernels.ground import contains, floor_height, nearest_on_outline, to_int64
+from gym_batchnav.navmesh.kernels.ground import (
+    above_triangle,
+    bucket_boxes,
+    contains,
+    fit_grid,
+    floor_height,
+    nearest_on_outline,
+)
 from gym_batchnav.navmesh.kernels.layout import Drops, Ground
 from gym_batchnav.navmesh.record import NavMeshSettings
-from gym_batchnav.system.jit import ENTRY, INNER, SMALL
+from gym_batchnav.system.jit import ENTRY, INNER, SMALL, to_int64
 
 NODE_CELL = 0.025  # metres between nodes; more where one of the next two limits would be exceeded
 MAX_NODES = 1 << 21
@@ -153,29 +159,11 @@ def _measure(
                 row, column = _bucket(grid, frame, x, z)
                 floor = -np.inf
                 for k in range(grid[row, column, 0], grid[row, column, 1]):
-                    hit = _height_on(surfaces, listed[k], x, z)
-                    if floor < hit <= height + above:
+                    _, inside, hit = above_triangle(surfaces, listed[k], x, z)
+                    if inside >= -1e-9 and floor < hit <= height + above:  # the triangle's border counts as inside
                         floor = hit
                 if floor >= height - below:
                     drops.drop[drops.start[p] + j * nx + i] = height - floor
-
-
-@njit(**INNER)
-def _height_on(surfaces: np.ndarray, t: int, x: float, z: float) -> float:
-    """Return the height at which a vertical line meets a triangle, or -inf; the triangle's border counts as inside."""
-    ax = np.float64(surfaces[t, 0, 0])
-    ay = np.float64(surfaces[t, 0, 1])
-    az = np.float64(surfaces[t, 0, 2])
-    ux = surfaces[t, 1, 0] - ax
-    uz = surfaces[t, 1, 2] - az
-    vx = surfaces[t, 2, 0] - ax
-    vz = surfaces[t, 2, 2] - az
-    area = ux * vz - uz * vx
-    u = ((x - ax) * vz - (z - az) * vx) / area
-    v = (ux * (z - az) - uz * (x - ax)) / area
-    if min(u, v, 1.0 - u - v) < -1e-9:
-        return -np.inf
-    return ay + u * (surfaces[t, 1, 1] - ay) + v * (surfaces[t, 2, 1] - ay)
 
 
 @njit(**INNER)

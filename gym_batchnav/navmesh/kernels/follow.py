@@ -8,10 +8,9 @@ import numpy as np
 from numba import njit
 
 from gym_batchnav.navmesh.kernels.geodesic import distance_3d, distance_and_corner, point_at
-from gym_batchnav.navmesh.kernels.ground import to_int64
 from gym_batchnav.navmesh.kernels.layout import Point, Spot, corners_at, goals_at, ground_at
 from gym_batchnav.navmesh.kernels.motion import try_step, walk_straight
-from gym_batchnav.system.jit import INNER, SMALL
+from gym_batchnav.system.jit import INNER, SMALL, to_int64
 
 AT_CORNER = 0.1  # metres: an agent this close to a corner heads for the next one
 MIN_MOVE = 0.1  # fraction of a step's length; an agent that moves less counts as standing
@@ -133,36 +132,19 @@ def follow(
     if not goal_radius < distance < np.inf:
         return 0
     if after > distance - MIN_PROGRESS * stride.forward_step:
-        turns_needed = _best_of_all_turns(row, goal_set, queue, spot, heading, stride, goal_radius, turns_needed)
+        best = np.inf
+        most = int(np.ceil(np.pi / stride.turn_angle))
+        for turns in range(1 - most, most + 1):
+            ahead = _stride_along(row, queue, spot, heading + turns * stride.turn_angle, stride)
+            if ahead.polygon >= 0:
+                now, later, _ = _best_turn(row, goal_set, queue, ahead, heading, stride)
+                later = (now if now <= goal_radius else later) + TURN_COST * abs(turns)
+                if later < best:
+                    best = later
+                    turns_needed = turns
     if turns_needed == 0:
         return 1
     return 2 if turns_needed > 0 else 3
-
-
-@njit(**SMALL)
-def _best_of_all_turns(
-    row: np.ndarray,
-    goal_set: int,
-    queue: np.ndarray,
-    spot: Spot,
-    heading: float,
-    stride: Stride,
-    goal_radius: float,
-    otherwise: int,
-) -> int:
-    """Return the turns to the left before the best first of two steps; ``otherwise`` if all headings are blocked."""
-    best = np.inf
-    best_turns = otherwise
-    most = int(np.ceil(np.pi / stride.turn_angle))
-    for turns in range(1 - most, most + 1):
-        ahead = _stride_along(row, queue, spot, heading + turns * stride.turn_angle, stride)
-        if ahead.polygon >= 0:
-            now, after, _ = _best_turn(row, goal_set, queue, ahead, heading, stride)
-            after = (now if now <= goal_radius else after) + TURN_COST * abs(turns)
-            if after < best:
-                best = after
-                best_turns = turns
-    return best_turns
 
 
 @njit(**INNER)

@@ -6,7 +6,6 @@ import numpy as np
 from numba import njit
 
 from gym_batchnav.navmesh.kernels.cells import piece_at
-from gym_batchnav.navmesh.kernels.ground import to_int64
 from gym_batchnav.navmesh.kernels.layout import (
     Cells,
     Corners,
@@ -19,8 +18,8 @@ from gym_batchnav.navmesh.kernels.layout import (
     ground_at,
 )
 from gym_batchnav.navmesh.kernels.motion import walk_straight
-from gym_batchnav.navmesh.kernels.visibility import Sight, inward, look_around, make_sight
-from gym_batchnav.system.jit import ENTRY, INNER, SMALL
+from gym_batchnav.navmesh.kernels.visibility import Sight, grown, inward, look_around, make_sight
+from gym_batchnav.system.jit import ENTRY, INNER, SMALL, to_int64
 
 AT_CORNER = 1e-3  # metres: a walk that ends this close to a corner reaches it
 
@@ -90,9 +89,7 @@ def fill_goal_fields(
             begin = to_int64(look_start[goal])
             look_start[goal + 1] = begin + count
             if begin + count > len(looks):
-                longer = np.empty(2 * (begin + count), np.int32)
-                longer[:begin] = looks[:begin]
-                looks = longer
+                looks = grown(looks, begin, 2 * (begin + count))
             looks[begin : begin + count] = sight.seen[:count]
             for k in range(count):
                 corner = to_int64(sight.seen[k])
@@ -299,12 +296,7 @@ def corners_on_path(
 
 @njit(**ENTRY)
 def sight_distances(
-    ground: Ground,
-    polygons: np.ndarray,
-    points: np.ndarray,
-    headings: np.ndarray,
-    reach: float,
-    out: np.ndarray,
+    ground: Ground, polygons: np.ndarray, points: np.ndarray, headings: np.ndarray, reach: float, out: np.ndarray
 ) -> None:
     """Compute how far one can walk straight ahead from points.
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from gym_batchnav.navmesh.kernels.grid import bucket_boxes, fit_grid
 from gym_batchnav.navmesh.kernels.layout import Ground
 from gym_batchnav.navmesh.record import NavMeshData
 from gym_batchnav.system.jit import ENTRY, INNER, SMALL, to_int64
@@ -18,6 +17,66 @@ from gym_batchnav.system.jit import ENTRY, INNER, SMALL, to_int64
 GRID_CELL = 0.5  # metres; more where one of the two limits would be exceeded
 MAX_GRID_CELLS = 1 << 18
 MAX_GRID_ENTRIES = 1 << 22  # polygons listed by all cells together
+
+
+def fit_grid(
+    boxes: np.ndarray, origin: np.ndarray, high: np.ndarray, finest: float, most_cells: int, most_entries: int
+) -> tuple[float, int, int]:
+    """Choose the smallest cell that keeps a grid over boxes within its limits.
+
+    ``boxes`` [P, 2, 3] float32 have a smallest and a largest corner. The grid reaches from ``origin`` to ``high``, both
+    [2] float64 (x and z). Its cells measure ``finest`` or more, and there are about ``most_cells`` at most, and
+    ``most_entries`` pairs of a cell and a box that touches it, which must not be less than P.
+
+    Returns:
+        The side of a cell in metres, and the number of cells along z and along x.
+    """
+    size = np.maximum(high - origin, 1e-3)
+    cell = max(finest, float(np.sqrt(size.prod() / most_cells)), float(size.max() / most_cells))
+    while True:
+        nx, nz = (int(cells) for cells in np.floor(size / cell) + 1)
+        low_cell = np.floor((boxes[:, 0, ::2] - origin) / cell)
+        high_cell = np.minimum(np.floor((boxes[:, 1, ::2] - origin) / cell), [nx - 1, nz - 1])
+        entries = np.maximum(high_cell - low_cell + 1, 0).prod(axis=1).sum()
+        if entries <= most_entries or (nx == 1 and nz == 1):
+            return cell, nz, nx
+        cell *= 1.5
+
+
+@njit(**ENTRY)
+def bucket_boxes(
+    boxes: np.ndarray, origin_x: float, origin_z: float, cell: float, nz: int, nx: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """List the boxes that touch each cell of a grid, in ascending order.
+
+    No box [2, 3] (smallest and largest corner) of ``boxes`` [P, 2, 3] lies below the origin.
+
+    Returns:
+        The begin and end of every cell in the list [nz, nx, 2] int32, and the list [M] int32.
+    """
+    grid = np.zeros((nz, nx, 2), np.int32)
+    listed = np.empty(0, np.int32)
+    for fill in range(2):  # first count, then write
+        for p in range(len(boxes)):
+            first_row = int((boxes[p, 0, 2] - origin_z) / cell)
+            last_row = min(int((boxes[p, 1, 2] - origin_z) / cell), nz - 1)
+            first_column = int((boxes[p, 0, 0] - origin_x) / cell)
+            last_column = min(int((boxes[p, 1, 0] - origin_x) / cell), nx - 1)
+            for j in range(first_row, last_row + 1):
+                for i in range(first_column, last_column + 1):
+                    if fill == 1:
+                        listed[grid[j, i, 1]] = p
+                    grid[j, i, 1] += 1
+        if fill == 0:
+            total = 0
+            for j in range(nz):
+                for i in range(nx):
+                    size = grid[j, i, 1]
+                    grid[j, i, 0] = total
+                    grid[j, i, 1] = total
+                    total += size
+            listed = np.empty(total, np.int32)
+    return grid, listed
 
 
 def make_ground(mesh: NavMeshData) -> Ground:
@@ -127,6 +186,22 @@ def nearest_on_outline(ground: Ground, polygon: int, x: float, z: float) -> tupl
     return best, best_x, best_z
 
 
+@njit(**SMALL)
+def above_triangle(surface: np.ndarray, t: int, x: float, z: float) -> tuple[float, float, float]:
+    """Return twice a triangle's area from above, a point's least barycentric weight, and the height of its plane."""
+    ax = np.float64(surface[t, 0, 0])
+    ay = np.float64(surface[t, 0, 1])
+    az = np.float64(surface[t, 0, 2])
+    ux = surface[t, 1, 0] - ax
+    uz = surface[t, 1, 2] - az
+    vx = surface[t, 2, 0] - ax
+    vz = surface[t, 2, 2] - az
+    area = ux * vz - uz * vx
+    u = ((x - ax) * vz - (z - az) * vx) / area
+    v = (ux * (z - az) - uz * (x - ax)) / area
+    return area, min(u, v, 1.0 - u - v), ay + u * (surface[t, 1, 1] - ay) + v * (surface[t, 2, 1] - ay)
+
+
 @njit(**INNER)
 def floor_height(ground: Ground, polygon: int, x: float, z: float) -> float:
     """Return the height of a polygon's floor; a point just outside takes the plane of the nearest detail triangle."""
@@ -135,23 +210,12 @@ def floor_height(ground: Ground, polygon: int, x: float, z: float) -> float:
     best = -np.inf
     height = surface[begin, 0, 1]
     for t in range(begin, ground.surface_start[polygon + 1]):
-        ax = surface[t, 0, 0]
-        ay = surface[t, 0, 1]
-        az = surface[t, 0, 2]
-        ux = surface[t, 1, 0] - ax
-        uz = surface[t, 1, 2] - az
-        vx = surface[t, 2, 0] - ax
-        vz = surface[t, 2, 2] - az
-        area = ux * vz - uz * vx
-        if abs(area) > 1e-12:
-            u = ((x - ax) * vz - (z - az) * vx) / area
-            v = (ux * (z - az) - uz * (x - ax)) / area
-            inside = min(u, v, 1.0 - u - v)
-            if inside > best:
-                best = inside
-                height = ay + u * (surface[t, 1, 1] - ay) + v * (surface[t, 2, 1] - ay)
-                if inside >= 0.0:
-                    break
+        area, inside, above = above_triangle(surface, t, x, z)
+        if abs(area) > 1e-12 and inside > best:
+            best = inside
+            height = above
+            if inside >= 0.0:
+                break
     return height
 
 

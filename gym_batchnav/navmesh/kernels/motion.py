@@ -10,16 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from gym_batchnav.navmesh.kernels.ground import (
-    contains,
-    floor_height,
-    nearest_on_segment,
-    outside,
-    snaps_to_island_of,
-    to_int64,
-)
+from gym_batchnav.navmesh.kernels.ground import contains, floor_height, nearest_on_segment, outside, snaps_to_island_of
 from gym_batchnav.navmesh.kernels.layout import Ground, Point, Spot, ground_at
-from gym_batchnav.system.jit import ENTRY, INNER, SMALL
+from gym_batchnav.system.jit import ENTRY, INNER, SMALL, to_int64
 
 QUEUE = 48  # polygons that one slide may visit, as in Detour
 ARC_PART = np.pi / 18  # radians; an arc is walked as chords that turn by at most this, 0.13% shorter than the arc
@@ -256,12 +249,7 @@ def wall_distance(
         for i in range(n):
             j = (i + 1) % n
             distance2 = nearest_on_segment(
-                outline[current, i, 0],
-                outline[current, i, 1],
-                outline[current, j, 0],
-                outline[current, j, 1],
-                x,
-                z,
+                outline[current, i, 0], outline[current, i, 1], outline[current, j, 0], outline[current, j, 1], x, z
             )[0]
             if distance2 < best:
                 beyond = neighbours[current, i]

@@ -16,10 +16,10 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from gym_batchnav.navmesh.kernels.ground import floor_height, to_int64
+from gym_batchnav.navmesh.kernels.ground import floor_height
 from gym_batchnav.navmesh.kernels.heap import pop, rise
 from gym_batchnav.navmesh.kernels.layout import Corners, Ground
-from gym_batchnav.system.jit import ENTRY, INNER, SMALL
+from gym_batchnav.system.jit import ENTRY, INNER, SMALL, to_int64
 
 REFLEX = np.pi + 1e-9  # radians
 SIGHT_TOLERANCE = 1e-7  # square metres: twice the area below which a triangle counts as flat
