@@ -145,7 +145,7 @@ def advise(found: Diagnosis) -> tuple[str, ...]:
     if found.embree is None:
         advice.append(f"Embree cannot run ({found.embree_error}): machines without a graphics device need it")
     if graphics.has_nvidia and found.cuda_error:
-        advice.append(f"to trace rays on the NVIDIA GPU and keep observations there: {found.cuda_error}")
+        advice.append(f"observations cannot stay on the NVIDIA GPU: {found.cuda_error}")
     cores = found.threads.get("cores", 1)
     threads = found.threads.get("numba", 1)
     if threads < cores:

@@ -39,7 +39,7 @@ def test_where_nothing_is_missing_there_is_no_advice(graphics):
         ({"graphics": replace(GPU, opengl="llvmpipe")}, "unset GLCONTEXT_DEVICE_INDEX"),
         ({"versions": {"moderngl": None}}, "pip install moderngl"),
         ({"embree": None, "embree_error": "pip install embreex"}, "Embree cannot run (pip install embreex)"),
-        ({"cuda_error": "needs warp"}, "keep observations there: needs warp"),
+        ({"cuda_error": "needs warp"}, "observations cannot stay on the NVIDIA GPU: needs warp"),
         ({"threads": {**COMPLETE.threads, "numba": 1}}, "Numba uses 1 thread on 16 cores"),
         ({"threads": {**COMPLETE.threads, "layer": "workqueue"}}, "install libgomp1"),
         (

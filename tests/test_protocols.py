@@ -177,7 +177,7 @@ def test_user_defined_protocols_work(make):
 
 def test_a_task_does_not_lose_the_values_of_a_protocol():
     protocol = protocol_of("objectnav-2023")
-    with pytest.raises(ValueError, match=r"task=ObjectNav.* leaves out eye_height=1.31 of protocol='objectnav-2023'"):
+    with pytest.raises(ValueError, match=r"task=ObjectNav.* would reset eye_height=1.31 of protocol='objectnav-2023'"):
         with_defaults({"protocol": "objectnav-2023", "task": ObjectNav(("bed",))})
     ours = replace(protocol.task, categories=("bed",))
     assert with_defaults({"protocol": "objectnav-2023", "task": ours})["task"] == ours

@@ -184,7 +184,7 @@ class SB3VecEnv(Adapter, VecEnv):
         if not self._as_bytes:
             return Box(space.low.reshape(1, height, width), space.high.reshape(1, height, width), dtype=np.float32)
         if (space.low < 0).any() or not np.isfinite(space.high).all() or np.ptp(space.high):
-            raise ValueError(f"{key}: values without a single finite maximum cannot become uint8: pass depth='float32'")
+            raise ValueError(f"{key}: only values from 0 to one finite maximum become uint8: pass depth='float32'")
         return Box(0, 255, space.shape, np.uint8)
 
     def encode(self, observation: Observation) -> Observation:
@@ -370,7 +370,7 @@ class _ThroughVecEnv(VectorWrapper):
         """Return the observations of the wrappers, and the rewards, flags and infos of the batch."""
         observation, *_ = self._vec_env.step(actions)
         if self._inner.outcome is None:
-            raise RuntimeError("the wrappers did not step the batch: pass an SB3VecEnv, wrapped or not")
+            raise RuntimeError("a wrapper returned without stepping the SB3VecEnv inside: evaluate without it")
         return observation, *self._inner.outcome
 
     def close(self, **kwargs: Any) -> None:

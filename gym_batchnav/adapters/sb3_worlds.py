@@ -51,7 +51,7 @@ class _ActingSteps:
     def add(self, *arguments: Any, **keywords: Any) -> None:
         """Add a step, after the environment has taken it."""
         if self._worlds is None:
-            raise ValueError(f"a saved model has no environment. {_REMEDY}, to load()")
+            raise ValueError(f"a loaded model has no environment to train in. Pass to load() {_REMEDY}")
         self.acted[self.pos] = ~self._waiting
         self._waiting = self._worlds.waiting()[self._rows]
         super().add(*arguments, **keywords)  # type: ignore[misc]

@@ -180,7 +180,7 @@ def _table(found: Collected) -> Table:
         "frames": f"{found.num_frames:,}",
         "frames/s": f"{rate:,.0f}",
         "images held": f"{found.peak_bytes / 2**20:,.0f} MiB in memory, {found.spilled_bytes / 2**20:,.0f} MiB on disk",
-        "shards found": f"{found.num_found:,}",
+        "shards before": f"{found.num_found:,}",
         "shards missing": f"{found.num_missing:,}",
         "dataset": f"{size / 2**20:,.1f} MiB in {found.folder}",
     }
@@ -213,8 +213,8 @@ def _print_checked(found: Checked) -> None:
     Console().print(_facts("", rows))
     if found.missing:
         Console().print(
-            f"{counted(len(found.missing), 'shard')} missing, the first is {escape(found.missing[0])}: collect the "
-            "others, or join parts with --merge"
+            f"{counted(len(found.missing), 'shard')} missing, such as {escape(found.missing[0])}: collect what is "
+            "missing, or join parts with --merge"
         )
 
 

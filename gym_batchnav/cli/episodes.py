@@ -53,7 +53,7 @@ def episodes(
     categories: Annotated[
         str,
         typer.Option(
-            help="Categories of objects, separated by commas, instead of these; retail_chair_b=chair for other names."
+            help="Categories of objects, separated by commas; retail_chair_b=chair counts objects of another name."
         ),
     ] = "chair,bed,plant,toilet,tv,sofa",
     num_episodes: Annotated[int, typer.Option(help="Number of episodes per scene.", min=1)] = 1000,
@@ -223,8 +223,8 @@ def _agent_and_sampler(
         fits = type(theirs) is type(sampler) if task else isinstance(theirs, (PointEpisodes, ObjectEpisodes))
         if not fits or getattr(theirs, "per_instance", False):
             raise ValueError(
-                f"protocol={protocol!r} is for {type(chosen.task).__name__}: choose one of PointNav or ObjectNav, "
-                "without --task"
+                f"protocol={protocol!r} is for {type(chosen.task).__name__}: leave --task out, and choose one of "
+                "PointNav or ObjectNav"
             )
         sampler = theirs
     return settings, _object_episodes(categories, sampler) if isinstance(sampler, ObjectEpisodes) else sampler

@@ -58,7 +58,9 @@ def evaluate_on(address: str, comparison: Comparison, num_cpus: int | None = Non
     for card_there, _ in found.values():
         lines = differences(card, card_there)
         if lines:
-            raise ValueError(f"nodes differ: {'; '.join(lines)}: pass a renderer= that all of them have")
+            raise ValueError(
+                f"nodes differ: {'; '.join(lines)}: use the same versions and scenes, and a renderer= that all have"
+            )
     take_results(comparison, {agent: [rows[agent] for _, rows in found.values()] for agent in comparison.agents})
     comparison.card = card
 

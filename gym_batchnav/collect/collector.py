@@ -414,13 +414,13 @@ def _agreed(root: Path, info: DatasetInfo) -> DatasetInfo:
     found = read_info(root)
     if found.key != info.key:
         raise ValueError(
-            f"out='{root}' holds another collection: " + "; ".join(differences(info, found)) + ": name another folder"
+            f"out='{root}' holds another collection: " + "; ".join(differences(found, info)) + ": name another folder"
         )
     counts = sorted((found.episodes_per_scene, info.episodes_per_scene))
     if counts[0] != counts[1] and counts[0] % info.episodes_per_shard:
         raise ValueError(
-            f"episodes_per_scene={info.episodes_per_scene}, but out='{root}' has {found.episodes_per_scene}, which "
-            f"does not fill shards of {info.episodes_per_shard}: name another folder"
+            f"episodes_per_scene={info.episodes_per_scene}, but out='{root}' has {found.episodes_per_scene}, and the "
+            f"smaller does not fill shards of {info.episodes_per_shard}: pass a multiple, or name another folder"
         )
     scenes = tuple(dict.fromkeys((*found.scenes, *info.scenes)))
     return replace(found, scenes=scenes, episodes_per_scene=counts[1])

@@ -178,7 +178,7 @@ def read_record(root: Path, info: DatasetInfo, name: str) -> ShardRecord:
         reason = f"{type(error).__name__}: {error}"
         raise ValueError(f"'{path}' is not the record of a shard ({reason}): remove its folder") from error
     if record.key != info.key:
-        raise ValueError(f"'{path}' belongs to another dataset ({record.key}, not {info.key}): remove the folder")
+        raise ValueError(f"'{path}' has the key {record.key} of another dataset, not {info.key}: remove its folder")
     if not fits:
         raise ValueError(f"'{path}' does not fit the name of its folder: remove the folder and collect it again")
     return record
@@ -190,7 +190,9 @@ def check_files(root: Path, record: ShardRecord, checksums: bool = True) -> None
     found = [path for path in _files(folder) if path != RECORD]
     different = sorted({*found} ^ {*record.files})
     if different:
-        raise ValueError(f"'{folder / different[0]}' is missing or unexpected: remove the folder and collect it again")
+        raise ValueError(
+            f"'{folder / different[0]}' is missing or unexpected: remove the folder '{folder}' and collect it again"
+        )
     for path, (size, digest) in record.files.items():
         same = (folder / path).stat().st_size == size and (not checksums or sha256_of(folder / path) == digest)
         if not same:

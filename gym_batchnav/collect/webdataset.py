@@ -59,7 +59,7 @@ class WebDataset(Format):
             if not re.fullmatch(r"\w{1,80}", _part_of(key)):
                 raise ValueError(f"sensor {key!r} has a name that no file can have: rename it")
             if taken.count(_part_of(key)) > 1:
-                raise ValueError(f"sensor {key!r} would have the name {_part_of(key)!r} of other data: rename it")
+                raise ValueError(f"sensor {key!r} would be stored as {_part_of(key)!r}, like other data: rename it")
 
     @override
     def write(self, folder: Path, info: DatasetInfo, shard: Shard, episodes: Sequence[Episode]) -> None:

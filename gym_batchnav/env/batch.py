@@ -413,8 +413,8 @@ def batch_of(env: Any) -> BatchNavEnv:
         return batch
     single = isinstance(getattr(batch, "batch", None), BatchNavEnv)
     remedy = (
-        "pass env.unwrapped.batch, whose observations are as without the library (a model of Stable-Baselines3 sees "
-        "what it was trained on as SB3Agent(model, env))"
+        "pass env.unwrapped.batch, which has the batch's own observations (for a model of Stable-Baselines3, pass "
+        "SB3Agent(model, env) as the agent)"
         if single
         else "pass an environment made with gymnasium.make_vec('BatchNav/...')"
     )

@@ -347,7 +347,7 @@ class EnvConfig:
                     "gym_batchnav.worlds.api.MovingBodies"
                 )
         if (size > 1 or self.bodies) and not isinstance(self.renderer, str):
-            raise ValueError("renderer= draws no bodies: leave it out with agents_per_world= or bodies=")
+            raise ValueError("a renderer object draws no bodies: with agents_per_world= or bodies=, pass a name")
 
     def _check_semantic_ids(self) -> None:
         """Raise ValueError unless the ids are valid, and those that a shared renderer draws."""
@@ -434,7 +434,7 @@ class EnvConfig:
         check_kind("library", self.library, SceneLibrary)
         scenes = self.scene_settings
         if not isinstance(self.renderer, str) and getattr(self.renderer, "library", None) is not self.library:
-            raise ValueError("renderer= belongs to another library: also pass library= of the environment that made it")
+            raise ValueError("renderer= draws another environment's scenes: also pass library= of that environment")
         if self.library is not None:
             if scenes.source is not None or scenes != Scenes(cache_dir=scenes.cache_dir):
                 raise ValueError("library= already has its scenes: leave out scenes=, except for its cache_dir")
@@ -498,9 +498,9 @@ def _check_task(task: Any, protocol: NavigationProtocol) -> None:
     if lost:
         protocol_there = f"protocol_of({protocol.name!r})"
         raise ValueError(
-            f"task={task!r} leaves out {', '.join(lost)} of protocol={protocol.name!r}: pass "
-            f"task=dataclasses.replace({protocol_there}.task, ...) for the protocol's other values, or "
-            f"protocol=dataclasses.replace({protocol_there}, task=...) without them (gym_batchnav.protocols)"
+            f"task={task!r} would reset {', '.join(lost)} of protocol={protocol.name!r}: to keep them, pass "
+            f"task=dataclasses.replace({protocol_there}.task, ...); to reset them, pass "
+            f"protocol=dataclasses.replace({protocol_there}, task=...) (gym_batchnav.protocols)"
         )
 
 

@@ -189,6 +189,6 @@ def check_episode_arrays(arrays: dict[str, np.ndarray]) -> None:
         raise ValueError(f"episodes: first_goal must rise from 0 to {num_goals}")
     visits = arrays["tour"] >= 0
     if not visits[:, 0].all() or (visits[:, 1:] & ~visits[:, :-1]).any():
-        raise ValueError("episodes: every row of tour must be one or more numbers of goal sets, followed only by -1")
+        raise ValueError("episodes: a row of tour must have one or more indices of goal sets, and then only -1")
     if arrays["category"].min() < 0 or (arrays["leg_distance"] < 0).any():
         raise ValueError("episodes: categories and distances must not be negative")

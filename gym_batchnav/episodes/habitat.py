@@ -142,7 +142,7 @@ def scene_name_in(by_scene: Collection[str], aliases: Iterable[str]) -> str | No
     found = [name for name, parts in known if most > 0 and shared[name] == most]
     if len(found) > 1:
         several = ", ".join(sorted(found)[:5])
-        raise ValueError(f"it has several scenes of this name ({several}): pass the scene's path with its folders")
+        raise ValueError(f"the dataset has several of this name ({several}): pass the scene's path with its folders")
     return found[0] if found else None
 
 
@@ -197,7 +197,7 @@ def check_same_dataset(file: Path, document: Mapping[str, Any]) -> None:
     """Raise ValueError if a file that is in the place of a folder's top-level document is not this document."""
     if file.exists() and read_document(file, Size(0, 0))[0] != document:
         raise ValueError(
-            f"'{file}' belongs to another dataset, with episodes in this file, another task or other categories: name "
+            f"'{file}' is there already and differs: it holds episodes itself, or has another task or categories: name "
             "another folder"
         )
 

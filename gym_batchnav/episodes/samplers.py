@@ -148,6 +148,11 @@ class ObjectEpisodes:
                     f"{missing}, which has no object annotations{shown and f' (it is all {shown})'}: put those of its "
                     "dataset next to its file (HM3D: NAME.semantic.glb, NAME.semantic.txt), or give its nodes names"
                 )
+            if set(found.values()) != {None}:
+                raise ValueError(
+                    f"{missing}: none can be seen from where agents stand: pass other categories= (--categories), a "
+                    "smaller agent, or other view_rules="
+                )
             raise ValueError(
                 f"{missing}, which has the categories {shown} (gym-batchnav scene info FILE --json lists all): pass "
                 f"some of them as categories= (--categories), or say which is a {self.categories[0]}: "

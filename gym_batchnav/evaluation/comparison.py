@@ -260,7 +260,7 @@ def _policies(asked: Asked, load: LoadAgent) -> dict[str, ChosenAgent]:
         lines = one.about.differences(first) if one.about is not None and first is not None else []
         if lines:
             raise ValueError(
-                f"policy='{name}' was trained with other environment settings than '{names[0]}': "
+                f"policy='{names[0]}' was trained with other environment settings than the policy '{name}': "
                 f"{'; '.join(lines)}. Evaluate them one by one"
             )
     labels = [POLICY] if len(names) == 1 else [f"{POLICY}_{number}" for number in range(1, len(names) + 1)]
@@ -279,7 +279,9 @@ def _baselines(asked: Asked, load: LoadAgent) -> dict[str, ChosenAgent]:
         one = _choose(name, asked, load, "agents")
         label = name if one.file is None else one.file.name
         if label in chosen or _OF_POLICIES.fullmatch(label):
-            raise ValueError(f"agents={list(asked.agents)!r}: {label!r} is listed twice: give the file another name")
+            raise ValueError(
+                f"agents={list(asked.agents)!r}: the name {label!r} is taken: list each agent once, or rename the file"
+            )
         chosen[label] = one
     return chosen
 

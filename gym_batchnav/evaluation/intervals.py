@@ -72,7 +72,7 @@ def estimates(episodes: EvaluatedEpisodes | Sequence[EvaluatedEpisodes], seed: i
 def check_same_episodes(runs: Sequence[EvaluatedEpisodes]) -> None:
     """Raise ValueError unless there are runs, and all have the same episodes, at least one."""
     if not runs or not len(runs[0]):
-        raise ValueError("runs=[]: pass the results of at least one run, with at least one episode")
+        raise ValueError("there are no results: pass those of at least one run, with at least one episode")
     for run in runs[1:]:
         if not np.array_equal(run.episode_index, runs[0].episode_index):
             raise ValueError("the runs have different episodes: evaluate all of them in the same ones")

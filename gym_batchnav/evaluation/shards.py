@@ -249,7 +249,7 @@ def _asked(stored: Asked, policies: Sequence[str], agents: Sequence[str], render
     """Return the arguments of a file, with policies at other places, as many as those of the file."""
     count = len(stored.policies)
     if policies and len(policies) != count:
-        raise ValueError(f"policy={list(policies)!r}: the shards are of {counted(count, 'run')}: pass as many")
+        raise ValueError(f"policy={list(policies)!r}: the shards evaluated {count:,}: name as many")
     asked = replace(
         stored,
         policies=tuple(policies) or stored.policies,

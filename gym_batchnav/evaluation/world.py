@@ -121,8 +121,8 @@ class PolicyAbout:
             size = self.task_sensors.get(name)
             if not is_space(space) or math.prod(space["shape"]) != size:
                 raise ValueError(
-                    f"spaces[{name!r}]={space!r}: pass the 'shape' of task_sensors[{name!r}]={size} numbers, and of "
-                    "integers also 'first' and 'last'"
+                    f"spaces[{name!r}]={space!r}: its 'shape' must hold the {size} numbers of task_sensors[{name!r}], "
+                    "and a space of integers needs 'first' and 'last'"
                 )
         if not is_record(self.task_settings):
             raise ValueError(f"task_settings={self.task_settings!r}: pass finite numbers, bools, strings and records")
@@ -305,7 +305,8 @@ def check_world(about: PolicyAbout, env: BatchNavEnv) -> None:
         raise ValueError(
             "the environment differs from that of the policy's training: "
             + "; ".join(lines)
-            + ". Make it with BatchNavEnv(**about.env_keywords(), ...), or allow the mismatch with allow_mismatch=True"
+            + ". Make it with BatchNavEnv(**about.env_keywords(), ...), with the about of load_policy; in Python "
+            "PolicyAgent(..., allow_mismatch=True) allows the mismatch"
         )
 
 

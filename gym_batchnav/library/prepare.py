@@ -360,7 +360,8 @@ def _check_episodes(episodes: EpisodeSet, navmesh: NavMesh) -> None:
     if len(episodes.ids) != len(episodes):
         raise ValueError(f"there are {len(episodes.ids)} ids for {len(episodes)} episodes")
     if episodes.category.max(initial=0) > max(0, len(episodes.categories) - 1):
-        raise ValueError(f"a category is number {episodes.category.max()}, but there are {len(episodes.categories)}")
+        last = len(episodes.categories) - 1
+        raise ValueError(f"category has the index {episodes.category.max()}, but the last of categories is {last}")
     snapped_start, start_polygon = navmesh.snap_with_polygon(episodes.start)
     snapped_goals, goal_polygon = navmesh.snap_with_polygon(episodes.goals)
     if not (is_near(episodes.start, snapped_start).all() and is_near(episodes.goals, snapped_goals).all()):
@@ -369,7 +370,7 @@ def _check_episodes(episodes: EpisodeSet, navmesh: NavMesh) -> None:
     joined = navmesh.polygon_island[start_polygon] == navmesh.polygon_island[goal_polygon[nearest]]
     straight = np.linalg.norm(np.subtract(episodes.goals[nearest], episodes.start, dtype=np.float64), axis=1)
     if not (joined & (episodes.leg_distance[:, 0] >= straight - MAX_SHIFT)).all():
-        raise ValueError("some have no path of that length on the navmesh")
+        raise ValueError("some have a goal on another island, or a leg_distance below that of the straight line")
 
 
 def content_of_navmesh(navmesh: NavMesh) -> str:

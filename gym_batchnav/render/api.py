@@ -124,7 +124,7 @@ class Renderer(ABC):
         if self._closed:
             raise RuntimeError(
                 f"this {type(self).__name__} is closed: make a new one with make_renderer; if environments share it, "
-                "close the environment that made it last"
+                "let the environment that made it be the last to close"
             )
 
     @abstractmethod
@@ -231,7 +231,7 @@ def choose_renderer(name: str, opengl_device: str | None, has_embree: bool, has_
     if on_gpu:
         return RendererChoice("opengl", f"OpenGL draws on a graphics device, {opengl_device}", on_gpu=True)
     reason = f"OpenGL draws in software, {opengl_device}"
-    warning = f"; the NVIDIA GPU of this machine is not used: {INSTALL_WARP}" if has_nvidia else ""
+    warning = f"; the NVIDIA GPU of this machine is not used: {INSTALL_WARP}, or check its driver" if has_nvidia else ""
     if not has_embree:
         return RendererChoice("opengl", f"{reason}, and Embree is not installed{warning}", has_nvidia)
     return RendererChoice("embree", f"{reason}, which is slower than Embree{warning}", has_nvidia)

@@ -314,9 +314,11 @@ class _Budget:
             raise ValueError(f"it has more than {MAX_TRIANGLES:,} triangles: simplify it or load a part of it")
         most = max(MAX_ELEMENTS, self._files.num_bytes)
         if num_elements > most:
-            size = f"{num_elements:,} or more vertices and triangles"
-            cost = f"loading them takes {num_elements * _ELEMENT_BYTES >> 20:,} MiB and the limit is {most:,}"
-            raise ValueError(f"it expands to {size}; {cost}: instance its meshes less often, or simplify them")
+            cost = f"{num_elements * _ELEMENT_BYTES >> 20:,} MiB while loading"
+            raise ValueError(
+                f"it expands to {num_elements:,} or more vertices and triangles ({cost}), and the limit is {most:,} of "
+                "them: instance its meshes less often, or simplify them"
+            )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -102,7 +102,7 @@ def _warn_of_its_side(files: SceneFiles, vertices: np.ndarray, triangles: np.nda
         config = f'\'{files.path.stem}.stage_config.json\' with {{"up": [0, 0, 1], "front": [0, 1, 0]}}'
         files.warn(
             "It seems to lie on its side: glTF has y up, but it has the shape of a building with z up, as in files for "
-            f"Habitat: write {config} next to it, or pass up='z' or up='y' to load_scene"
+            f"Habitat: write {config} next to it, or pass up='z' to load_scene; pass up='y' if it stands right"
         )
 
 

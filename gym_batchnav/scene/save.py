@@ -63,12 +63,14 @@ def glb_bytes(scene: Scene) -> bytes:
     Raises:
         SceneError: See ``save_glb``.
     """
-    sizes = np.bincount(scene.triangle_object, minlength=len(scene.objects) + 1)
-    if sizes[0] or len(sizes) != len(scene.objects) + 1 or not sizes[1:].all():
+    count = len(scene.objects)
+    sizes = np.bincount(scene.triangle_object, minlength=count + 1)
+    if sizes[0] or len(sizes) > count + 1 or not sizes[1:].all():
         raise SceneError(
             scene.name,
             f"to be saved, every triangle must have an object and every object a triangle, but {sizes[0]:,} triangles "
-            f"have none, and {(sizes[1:] == 0).sum():,} of {len(scene.objects):,} objects: correct triangle_object",
+            f"have no object, {(sizes[1 : count + 1] == 0).sum():,} of {count:,} objects no triangle, and "
+            f"{sizes[count + 1 :].sum():,} triangles a number above {count:,}: correct triangle_object",
         )
     return _Writer(scene).glb()
 

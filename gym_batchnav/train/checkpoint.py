@@ -97,7 +97,7 @@ class Checkpoints:
             frames = max(common, default=0)
             if not common or (damage and not frames):
                 frames_found = ", ".join(str(sorted(one)) for one in found)
-                parted = f"the workers in '{self._folder}' have no checkpoint of the same frames ({frames_found})"
+                parted = f"'{self._folder}' has no checkpoint of all workers (after frames, by worker: {frames_found})"
                 raise ValueError(f"{damage[0] if damage else parted}: pass another out=")
             state = None
             error = ""

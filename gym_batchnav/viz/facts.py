@@ -102,7 +102,7 @@ def scene_in_words(facts: dict[str, Any], most_warnings: int | None = None) -> d
 def cost_in_words(cost: dict[str, int]) -> str:
     """Format a ``resident_cost``."""
     embree, opengl, gpu = (f"{cost[name] / 1e6:,.1f} MB" for name in ("embree", "opengl", "gpu"))
-    return f"about {embree} with Embree; {opengl} and {gpu} of the GPU with OpenGL"
+    return f"about {embree} with Embree; with OpenGL {opengl}, and {gpu} of the GPU's memory"
 
 
 def islands_in_words(areas: Sequence[float]) -> str:

@@ -56,7 +56,7 @@ class Team:
         for count in given:
             check_counts(num_agents=count)
         if len(given) != 2 or given[0] > given[1]:
-            raise ValueError(f"num_agents={given}: pass a number, or the least and the greatest one")
+            raise ValueError(f"num_agents={given}: pass a number, or a tuple (least, greatest)")
         check_body(self.shape, self.radius)
 
     @property
@@ -82,7 +82,7 @@ class Team:
             return cls(given)
         except ValueError as error:
             raise ValueError(
-                f"agents_per_world={given!r}: pass a number of at least 1, the least and the greatest number, or a Team"
+                f"agents_per_world={given!r}: pass a number of at least 1, a tuple (least, greatest), or a Team"
             ) from error
 
 

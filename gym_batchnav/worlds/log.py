@@ -250,7 +250,7 @@ class LoggedBodies(MovingBodies):
         check_flags(reactive=self.reactive)
         total = self.log.num_bodies
         if np.ndim(self.without) != 1 or not set(self.without) < set(range(total)):
-            raise ValueError(f"without={self.without}: pass columns of the log, 0 to {total - 1}, but not all of them")
+            raise ValueError(f"without={self.without}: pass numbers of logged bodies, 0 to {total - 1}, but not all")
 
     @cached_property
     def columns(self) -> np.ndarray:

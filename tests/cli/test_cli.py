@@ -196,7 +196,7 @@ def test_episodes_are_sampled_for_the_agent_and_the_task_of_a_protocol(tmp_path,
     refusal(*wanted, "--protocol", "objectnav-hm3d-2022", "--categories", "bed")
     assert samplers == [ObjectEpisodes(("bed",), eye_height=0.88)]
     for options in (("instanceimagenav-2023",), ("objectnav-2023", "--task", "pointnav")):
-        assert "choose one of PointNav or ObjectNav" in refusal(*wanted, "--protocol", *options)
+        assert "leave --task out, and choose one of PointNav" in refusal(*wanted, "--protocol", *options)
 
 
 @pytest.mark.slow

@@ -217,9 +217,9 @@ def test_what_cannot_be_evaluated_is_refused(files, tmp_path, monkeypatch):
     far = str(write_policy(tmp_path / "far.safetensors", "blind", forward_step=0.5))
     refused("'far.safetensors' cannot act .*forward_step is 0.25, the policy was trained with 0.5", agents=far)
     far = str(write_policy(tmp_path / "far.safetensors", "small", forward_step=0.5))
-    refused("'.*far.safetensors' was trained with other .* forward_step is 0.25", policy=[small, far])
+    refused("was trained with other .* than the policy '.*far.safetensors': forward_step is 0.25", policy=[small, far])
     refused("only policy files, or only named agents", policy=[small, "random"])
-    refused("agents.*'random' is listed twice", agents="random,random")
+    refused("agents.*the name 'random' is taken", agents="random,random")
     refused("protocol='pointnav-2021': a policy file, such as the shipped", protocol="pointnav-2021")
     refused("'blnd' is neither a known name nor a file", agents="blnd")
     refused("missing.safetensors", policy=[str(tmp_path / "missing.safetensors")])
@@ -356,7 +356,7 @@ def test_files_of_baselines_may_be_called_policy_something(files, tmp_path):
     file.write_bytes(files["small"].read_bytes())
     assert list(_baselines(Asked(agents=(str(file),)), load_agent)) == [file.name]
     file = file.rename(tmp_path / "policy_2")
-    with pytest.raises(ValueError, match="'policy_2' is listed twice: give the file another name"):
+    with pytest.raises(ValueError, match="the name 'policy_2' is taken: list each agent once, or rename"):
         _baselines(Asked(agents=(str(file),)), load_agent)
 
 

@@ -173,5 +173,5 @@ def test_the_figures_of_a_collection_are_those_of_all_nodes(nodes, tmp_path):
     for found, made in ((0, "17 in 2 shards"), (2, "0 in 0 shards")):
         result = CliRunner().invoke(app, ["collect", "run", *words, "--ray", "nowhere"])
         rows = {line.strip()[:14].strip(): line.strip()[14:].strip() for line in result.stdout.splitlines()}
-        assert rows["shards found"] == str(found), (result.output, json.dumps(rows))
+        assert rows["shards before"] == str(found), (result.output, json.dumps(rows))
         assert rows["episodes"].startswith(made)

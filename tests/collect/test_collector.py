@@ -140,8 +140,8 @@ def test_tar_links_that_are_being_renumbered_have_no_index(tar_dataset, tmp_path
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"seed": 8}, "holds another collection: .*seed: 8 instead of 7"),
-        ({"to": "webdataset"}, "format: webdataset instead of zarr"),
+        ({"seed": 8}, "holds another collection: .*seed: 7 instead of 8"),
+        ({"to": "webdataset"}, "format: zarr instead of webdataset"),
         ({"to": None}, "to=None: choose one of zarr, webdataset"),
         ({"camera": "wide", "size": 8}, "camera='wide': pass a Camera"),
         ({"shard": 3}, "shard=3: pass i/n"),
@@ -249,7 +249,7 @@ def test_sampled_episodes_can_be_added_up_to_their_number(tmp_path):
     assert gather(data, **keywords, episodes_per_scene=4, episodes=4).info.key == first.info.key
     with pytest.raises(ValueError, match="has only 4 episodes"):
         gather(data, **keywords, episodes_per_scene=6, episodes=4)
-    with pytest.raises(ValueError, match=r"episodes.*count.*: 6 instead of 4"):
+    with pytest.raises(ValueError, match=r"episodes.*count.*: 4 instead of 6"):
         gather(data, **keywords, episodes_per_scene=6, episodes=6)
     with pytest.raises(ValueError, match="count=0"):
         gather(data, episodes=0)

@@ -32,8 +32,8 @@ def test_the_formats_hold_the_same(zarr_dataset, tar_dataset):
     ("names", "message"),
     [
         (("depth", "far away"), "sensor 'far away' has a name that no file can have"),
-        (("front/depth", "front_depth"), "sensor 'front/depth' would have the name 'front_depth' of other data"),
-        (("depth", "rewards"), "sensor 'rewards' would have the name 'rewards' of other data"),
+        (("front/depth", "front_depth"), "sensor 'front/depth' would be stored as 'front_depth', like other data"),
+        (("depth", "rewards"), "sensor 'rewards' would be stored as 'rewards', like other data"),
     ],
 )
 def test_a_sensor_whose_name_a_tar_file_cannot_have_is_named(tar_dataset, names, message):

@@ -91,7 +91,7 @@ def test_the_batch_that_made_the_renderer_closes_it_and_the_library_outlives_bot
     assert_equal(third.reset(seed=0)[0], first.reset(seed=0)[0])
     first.close()
     for use in (lambda: third.step(np.ones(HALF, int)), make(library=third.library, renderer=renderer).reset):
-        with pytest.raises(RuntimeError, match="close the environment that made it last"):
+        with pytest.raises(RuntimeError, match="let the environment that made it be the last"):
             use()
     assert np.isfinite(make(library=third.library).reset(seed=0)[0]["depth"]).all()
 
@@ -99,7 +99,7 @@ def test_the_batch_that_made_the_renderer_closes_it_and_the_library_outlives_bot
 def test_a_renderer_of_another_library_is_refused(make):
     first = make(HALF)
     for keywords in ({}, {"library": SceneLibrary.from_scenes(ROOMS[:1])}):
-        with pytest.raises(ValueError, match="renderer= belongs to another library"):
+        with pytest.raises(ValueError, match="renderer= draws another environment's scenes"):
             make(HALF, renderer=first.renderer, **keywords)
     with pytest.raises(ValueError, match="renderer=7: choose one of 'auto', 'warp', 'opengl', 'embree'"):
         make(HALF, renderer=7)

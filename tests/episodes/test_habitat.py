@@ -74,7 +74,7 @@ def test_a_scene_finds_its_episodes_by_the_longest_end_it_shares():
         (["xroom"], None),
     ):
         assert scene_name_in(names, aliases) == name
-    with pytest.raises(ValueError, match=r"several scenes of this name \(b/room, c/b/room\)"):
+    with pytest.raises(ValueError, match=r"several of this name \(b/room, c/b/room\)"):
         scene_name_in(names, ["room", "/x/b/room.obj"])
     with pytest.raises(ValueError, match=r"\(a/room, b/room, c/b/room\): pass the scene's path"):
         scene_name_in(names, ["room", "/elsewhere/room.glb"])

@@ -148,7 +148,7 @@ def test_a_folder_is_written_in_habitats_layout_and_scenes_are_added(sampled, tm
     (tmp_path / "own").mkdir()
     write_episodes({"room.glb": sampled[2]}, tmp_path / "own" / "own.json.gz")
     for other in (val, tmp_path / "own"):  # episodes of another task, or outside content/
-        with pytest.raises(ValueError, match="belongs to another dataset"):
+        with pytest.raises(ValueError, match="is there already and differs"):
             write_episodes({"room.glb": sampled[2]}, other)
     monkeypatch.setattr(habitat_objects, "_goal_of", lambda *_: {1})  # cannot be written
     with pytest.raises(TypeError):

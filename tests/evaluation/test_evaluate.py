@@ -193,7 +193,7 @@ def test_what_cannot_be_evaluated_is_refused(make, policy):
         evaluate(make(sensors=()), ShortestPathAgent(), 10)
     with pytest.raises(ValueError, match="episodes_per_scene=-1: pass a whole number"):
         evaluate(make(sensors=()), ShortestPathAgent(), -1)
-    with pytest.raises(ValueError, match="pass the results of at least one run, with at least one episode"):
+    with pytest.raises(ValueError, match="pass those of at least one run, with at least one episode"):
         estimates(EvaluatedEpisodes(*[np.zeros(0, int)] * 5, measures={}))
     with pytest.raises(TypeError, match="pass an object with reset and act, or a function"):
         evaluate(make(sensors=()), "follower")

@@ -120,7 +120,7 @@ def test_the_episodes_of_a_users_sampler_are_not_cached(tmp_path, monkeypatch):
         ({"goals": np.full((1, 3), 90, np.float32)}, "nowhere near the navmesh"),
         ({"tour": np.full((3, 1), 7, np.int32)}, "tour must lie in"),
         ({"heading": np.zeros(3)}, "heading is float64"),
-        ({"leg_distance": np.full((3, 1), 0.1, np.float32)}, "no path of that length"),
+        ({"leg_distance": np.full((3, 1), 0.1, np.float32)}, "a leg_distance below that of the straight line"),
     ],
 )
 def test_impossible_episodes_of_a_users_sampler_are_refused_by_name(tmp_path, change, message):

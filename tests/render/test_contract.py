@@ -273,7 +273,7 @@ def test_begin_survives_views_that_no_camera_has(rendering, value):
         assert target.finish()["rgb"].shape == (4, 8, 8, 3)
 
 
-CLOSED = "Renderer is closed: .*close the environment that made it last"
+CLOSED = "Renderer is closed: .*let the environment that made it be the last"
 
 
 def test_closing_is_idempotent_and_final(rendering):

@@ -94,7 +94,7 @@ def test_invalid_skins_are_refused_by_name(tmp_path, change, reason):
 
 @pytest.mark.parametrize(
     ("limit", "most", "reason"),
-    [("JOINTS", 1, "skins have more than 1 joints"), ("INFLUENCES", 15, "skins move more than 15 joints of vertices")],
+    [("JOINTS", 1, "skins have more than 1 joints"), ("INFLUENCES", 15, "skins have more than 15 joint weights")],
 )
 def test_skins_are_refused_by_what_they_move_before_they_do(tmp_path, monkeypatch, limit, most, reason):
     monkeypatch.setattr(f"gym_batchnav.scene.formats.gltf.MAX_{limit}", most)

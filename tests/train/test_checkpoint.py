@@ -153,7 +153,9 @@ class TestWorkersThatWereKilled:
 
     def test_a_lost_one_is_told(self, tmp_path):
         for error in newest_of(tmp_path, [100, 200], []):
-            assert re.search(r"no checkpoint of the same frames \(\[100, 200\], \[0\]\): pass another", error)
+            assert re.search(
+                r"no checkpoint of all workers \(after frames, by worker: \[100, 200\], \[0\]\): pass another", error
+            )
 
     def test_a_damaged_one_is_replaced_by_the_one_before(self, tmp_path):
         files = [100, 200], [100, 200]

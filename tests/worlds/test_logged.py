@@ -145,7 +145,7 @@ def test_some_bodies_are_left_out_and_keep_their_looks(make, floor):
     np.testing.assert_array_equal(env.worlds.radius, [0.18, 0.15, 0.2])
     np.testing.assert_array_equal(env.worlds.state.position[0, 1:], log.position[0, 1:])
     for without in ((3,), (0, 1, 2), 0):
-        with pytest.raises(ValueError, match="pass columns of the log, 0 to 2, but not all"):
+        with pytest.raises(ValueError, match="pass numbers of logged bodies, 0 to 2, but not all"):
             LoggedBodies(log, without=without)
 
 

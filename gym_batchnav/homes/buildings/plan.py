@@ -230,7 +230,7 @@ def _links(rng: np.random.Generator, kinds: tuple[str, ...], cells: tuple[Cell, 
         joined.add(i)
         links.append((i, j))
     if len(joined) < len(kinds):
-        raise RuntimeError("a room of the plan has no neighbour for a door between them: try another seed or area")
+        raise RuntimeError("a room of the plan shares no wall long enough for a door: try another seed or area")
     for i, j in pairs:
         if (i, j) not in links and (j, i) not in links and rng.random() < _SECOND_DOOR:
             links.append((i, j))

@@ -157,8 +157,8 @@ class _Reader:
             self.has_skins = True
             self._num_influences += 4 * len(vertices) * sum(name.startswith("JOINTS_") for name in attributes)
             if self._num_influences > MAX_INFLUENCES:
-                most = f"{MAX_INFLUENCES:,} joints of vertices"
-                raise ValueError(f"its skins move more than {most}: re-export it without skins, or with fewer vertices")
+                most = f"{MAX_INFLUENCES:,} joint weights"
+                raise ValueError(f"its skins have more than {most}: re-export it without skins, or with fewer vertices")
             vertices = posed(vertices, read, attributes, joints)
         if triangles is None:
             triangles = _triangles(*self._corners(primitive, len(vertices), mode), mode)

@@ -297,8 +297,8 @@ class _Model:
             placed = known.get(element.get("model", element.get("body", "")))
             if placed is None:
                 raise ValueError(
-                    f"it attaches {dict(element.attrib)}, which is not defined before that line: move the definition "
-                    "before it"
+                    f"its element attach {dict(element.attrib)} names nothing that is defined above it: define it "
+                    "above, or correct the name"
                 )
             return placed
         total = int(element.tag in ("body", "geom")) + sum(map(self._count, element))

@@ -72,7 +72,7 @@ def annotate(scene: Scene, files: SceneFiles, names: SemanticFiles, place: Calla
         OSError: If one is missing.
     """
     if not _SCIPY.is_found():
-        sentence = _SCIPY.missing(f"'{names.descriptor}' was not read, which", "remove it")
+        sentence = _SCIPY.missing(f"'{names.descriptor}' was not read, which", "remove these annotations")
         files.python_warnings.append(sentence)
         return replace(scene, warnings=(*scene.warnings, sentence), metadata={**scene.metadata, "semantics": ""})
     descriptor = read_descriptor(names.descriptor, files.beside(names.descriptor, max_bytes=MAX_DESCRIPTOR_BYTES))

@@ -147,7 +147,7 @@ def _numbered(categories: Mapping[int, str], first: int) -> tuple[SceneObject, .
     objects = [_UNNAMED] * (max(categories, default=first - 1) + 1 - first)
     for number, category in categories.items():
         if number < first:
-            raise ValueError(f"an object has the number {number}, the first is {first}")
+            raise ValueError(f"an object has the number {number}, but numbers begin at {first}")
         plain = " ".join(category.split()).lower()[:MAX_LABEL]
         objects[number - first] = SceneObject(f"{plain or 'object'}_{number}", plain)
     return tuple(objects)
