@@ -309,11 +309,3 @@ def test_the_number_that_is_reserved_may_be_a_vertex(tmp_path):
     with pytest.raises(SceneError, match="reserves to restart"):
         square = Glb()
         square.mesh(square.primitive(corners=np.array([0, 1, 255], np.uint8))).load(tmp_path)
-
-
-def test_instances_of_lines_are_not_placed(tmp_path, monkeypatch):
-    glb = square()
-    glb.mesh(glb.primitive(mode=1))
-    glb.json["nodes"].append({"mesh": 1, "extensions": {"EXT_mesh_gpu_instancing": {"attributes": {"SCALE": 10**6}}}})
-    glb.json["scenes"] = [{"nodes": [0, len(glb.json["nodes"]) - 1]}]
-    assert len(glb.load(tmp_path).triangles) == 2, "its instances, which the file lacks, were not read"

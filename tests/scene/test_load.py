@@ -197,9 +197,13 @@ def test_morph_targets_stand_at_their_weights(tmp_path):
 
 def test_lines_and_points_are_left_out_and_counted(tmp_path):
     glb = Glb()
-    scene = glb.mesh(glb.primitive(mode=1), glb.primitive(mode=0), glb.primitive()).load(tmp_path)
+    glb.mesh(glb.primitive(mode=1), glb.primitive(mode=0), glb.primitive()).mesh(glb.primitive(mode=1))
+    # The instances of the second mesh are not read: the file lacks them.
+    glb.json["nodes"].append({"mesh": 1, "extensions": {"EXT_mesh_gpu_instancing": {"attributes": {"SCALE": 10**6}}}})
+    glb.json["scenes"] = [{"nodes": [0, 1]}]
+    scene = glb.load(tmp_path)
     assert len(scene.triangles) == 2
-    assert scene.warnings == ("2 primitives of lines or points were left out",)
+    assert scene.warnings == ("3 primitives of lines or points were left out",)
 
 
 def test_accessors_may_be_strided_sparse_or_normalized(tmp_path):
