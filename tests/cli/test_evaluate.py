@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from rich.console import Console
+from rooms import box_room
 from typer.testing import CliRunner
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -29,6 +30,7 @@ from gym_batchnav.evaluation.world import PolicyAbout  # noqa: E402
 from gym_batchnav.geometry import Camera  # noqa: E402
 from gym_batchnav.library.sources import assets_dir  # noqa: E402
 from gym_batchnav.navmesh.mesh import NavMesh  # noqa: E402
+from gym_batchnav.scene.save import save_glb  # noqa: E402
 from gym_batchnav.system.extras import MissingExtraError  # noqa: E402
 from gym_batchnav.system.nested import finite  # noqa: E402
 from gym_batchnav.train.policy import make_policy  # noqa: E402
@@ -36,7 +38,9 @@ from gym_batchnav.train.policy_agent import load_agent  # noqa: E402
 from gym_batchnav.train.policy_file import save_policy  # noqa: E402
 
 AGENTS = ["policy", "blind.safetensors", "random", "follower"]
-SCENES = ["apartment_0", "apartment_1"]
+SCENES = ["first", "second"]
+ROOMS = [box_room(), box_room(width=10, depth=7)]
+APARTMENTS = ["apartment_0", "apartment_1"]
 EPISODES = 6
 PICTURES = ("clip.gif", "failures.png", "profiles.png", "trajectories.png")
 
@@ -69,12 +73,22 @@ def files(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def options(files, tmp_path_factory):
+def scenes(tmp_path_factory):
+    """The files of two rooms, which load sooner than apartments."""
+    folder = tmp_path_factory.mktemp("scenes")
+    paths = [folder / f"{name}.glb" for name in SCENES]
+    for room, path in zip(ROOMS, paths, strict=True):
+        save_glb(room, path)
+    return list(map(str, paths))
+
+
+@pytest.fixture(scope="module")
+def options(files, scenes, tmp_path_factory):
     """The arguments of an evaluation of three policies of the same method."""
     folder = tmp_path_factory.mktemp("seeds")
     seeds = [files["small"], *(write_policy(folder / f"seed_{k}.safetensors", "small", favourite=k) for k in (1, 2))]
     agents = f"{files['blind']},random,follower"
-    return {"policy": list(map(str, seeds)), "agents": agents, "scenes": SCENES, "episodes": EPISODES, "sample": True}
+    return {"policy": list(map(str, seeds)), "agents": agents, "scenes": scenes, "episodes": EPISODES, "sample": True}
 
 
 @pytest.fixture(scope="module")
@@ -187,9 +201,9 @@ def drop_an_episode(part):
     results["random"] = {name: values[1:] for name, values in results["random"].items()}
 
 
-def test_json_is_the_last_line_and_the_table_is_for_people(files, capsys):
+def test_json_is_the_last_line_and_the_table_is_for_people(files, scenes, capsys):
     agents = f"{files['blind']},random,follower"
-    evaluate(policy=[str(files["small"])], agents=agents, scenes=SCENES[1:], episodes=2, num_envs=2, as_json=True)
+    evaluate(policy=[str(files["small"])], agents=agents, scenes=scenes[1:], episodes=2, num_envs=2, as_json=True)
     captured = capsys.readouterr()
     (line,) = captured.out.splitlines()
     assert json.loads(line)["agents"]["follower"]["spl_interval"]
@@ -204,7 +218,7 @@ def test_json_is_the_last_line_and_the_table_is_for_people(files, capsys):
 def test_what_cannot_be_evaluated_is_refused(files, tmp_path, monkeypatch):
     def refused(match, **keywords):
         with pytest.raises((ValueError, OSError), match=match):
-            evaluate(**{"policy": [str(files["small"])], "scenes": SCENES, **keywords})
+            evaluate(**{"policy": [str(files["small"])], "scenes": APARTMENTS, **keywords})
 
     refused(r"episodes=7: all 2 scenes have the same weight, .* multiple of 2: pass 6 or 8", episodes=7)
     refused("multiple of 2: pass 2$", episodes=1)
@@ -250,14 +264,14 @@ def without_pictures(monkeypatch):
     monkeypatch.setattr("gym_batchnav.viz.report._draw_failures", lambda *given: False)
 
 
-def test_anybodys_agent_is_evaluated_by_name(files, tmp_path, monkeypatch, without_pictures):
+def test_anybodys_agent_is_evaluated_by_name(scenes, tmp_path, monkeypatch, without_pictures):
     (tmp_path / "agents_that_stop.py").write_text(
         "import numpy as np\n\ndef stop(observation):\n    assert observation['rgb'].shape[1:] == (64, 64, 3)\n"
         "    return np.zeros(len(observation['rgb']), int)\n\nstop.env_keywords = {'sensors': ('rgb',)}\n"
     )
     monkeypatch.chdir(tmp_path)
     name = "agents_that_stop:stop"
-    options = {"policy": [name], "scenes": SCENES[:1], "episodes": 2, "num_envs": 2}
+    options = {"policy": [name], "scenes": scenes[:1], "episodes": 2, "num_envs": 2}
     evaluate(**options, agents="random", out=tmp_path / "report")
     found = json.loads((tmp_path / "report" / "results.json").read_text())
     assert found["policies"] == [{"policy": name}] and found["num_steps"] == 1
@@ -307,13 +321,13 @@ lost.env_keywords = {"scenes": "apartment_1"}
 """
 
 
-def test_an_agent_says_in_which_environment_it_acts(files, tmp_path, monkeypatch, without_pictures):
+def test_an_agent_says_in_which_environment_it_acts(files, scenes, tmp_path, monkeypatch, without_pictures):
     (tmp_path / "driving_agents.py").write_text(DRIVER)
     monkeypatch.chdir(tmp_path)
-    options = {"scenes": SCENES[:1], "episodes": 2, "num_envs": 2}
+    options = {"scenes": scenes[:1], "episodes": 2, "num_envs": 2}
     evaluate(policy=["driving_agents:Driver"], agents="follower", **options, out=tmp_path / "report")
     assert json.loads((tmp_path / "report" / "results.json").read_text())["num_steps"] == 7
-    asked = Asked(("driving_agents:walker",), ("random",), ("apartment_0",), 2, 2)
+    asked = Asked(("driving_agents:walker",), ("random",), (scenes[0],), 2, 2)
     with closing(make_comparison(asked, load_agent)) as comparison:
         assert comparison.env.single_observation_space["depth"].shape == (20, 30, 1)
     for agents, match in (("walker", "camera is .* the agent needs .*: evaluate it alone"), ("lost", "env_keywords=")):
@@ -321,30 +335,30 @@ def test_an_agent_says_in_which_environment_it_acts(files, tmp_path, monkeypatch
             evaluate(policy=[str(files["small"])], agents=f"driving_agents:{agents}", **options)
 
 
-def test_all_episodes_of_a_dataset_are_run(tmp_path, without_pictures):
+def test_all_episodes_of_a_dataset_are_run(scenes, tmp_path, without_pictures):
     """Scenes may have different numbers of them."""
     rng = np.random.default_rng(0)
-    sampled = {
-        f"{name}.glb": sample_episodes(NavMesh.load(assets_dir() / f"{name}.navmesh"), count, rng)
-        for name, count in zip(SCENES, (3, 1), strict=True)
-    }
+    sampled = {}
+    for name, room, count in zip(SCENES, ROOMS, (3, 1), strict=True):
+        navmesh = NavMesh.build(room.vertices, room.triangles)
+        sampled[f"{name}.glb"] = sample_episodes(navmesh, count, rng)
     write_episodes(sampled, tmp_path / "val.json.gz")
     out = tmp_path / "report"
     dataset = str(tmp_path / "val.json.gz")
-    evaluate(policy=["random"], agents="follower", scenes=SCENES, episodes=dataset, num_envs=3, out=out)
+    evaluate(policy=["random"], agents="follower", scenes=scenes, episodes=dataset, num_envs=3, out=out)
     found = [(row["scene"], float(row["start_distance"])) for row in rows_of(out) if row["agent"] == "follower"]
     expected = [(name, distance) for name in SCENES for distance in sampled[f"{name}.glb"].distance.tolist()]
     assert [scene for scene, _ in found] == [scene for scene, _ in expected]
     np.testing.assert_allclose([one for _, one in found], [one for _, one in expected], atol=1e-3)
 
 
-def test_the_mapper_acts_in_the_episodes_of_a_policy(files, tmp_path, without_pictures):
+def test_the_mapper_acts_in_the_episodes_of_a_policy(files, scenes, tmp_path, without_pictures):
     policy = str(files["blind"])  # without images of its own
     out = tmp_path / "report"
     (tmp_path / "report").mkdir()
     for name in ("failures.png", "profiles.png"):
         (out / name).write_bytes(b"of an evaluation before")
-    evaluate(policy=[policy], agents="mapper,random", scenes=SCENES[:1], episodes=2, num_envs=2, out=out)
+    evaluate(policy=[policy], agents="mapper,random", scenes=scenes[:1], episodes=2, num_envs=2, out=out)
     found = json.loads((out / "results.json").read_text())["agents"]
     assert list(found) == ["policy", "mapper", "random"]
     assert found["mapper"]["soft_spl"] > found["random"]["soft_spl"]

@@ -96,32 +96,31 @@ def test_the_last_part_in_a_shared_folder_makes_the_dataset(zarr_dataset, tmp_pa
     assert_same_content(zarr_dataset, data)
 
 
-def test_an_incomplete_folder_of_a_shard_is_named(zarr_dataset, tmp_path):
+def test_an_incomplete_folder_of_a_shard_is_named(tar_dataset, tmp_path):
     """Copying a dataset may be interrupted between the files of a shard and its record."""
-    shutil.copytree(zarr_dataset, tmp_path / "copy")
-    record = sorted((tmp_path / "copy" / SHARDS).glob("*/shard.json"))[2]
+    copy = shutil.copytree(tar_dataset, tmp_path / "copy")
+    record = sorted((copy / SHARDS).glob("*/shard.json"))[2]
     record.unlink()
     with pytest.raises(ValueError, match=f"{record.parent.name}' has no shard.json, so it is incomplete"):
-        gather(tmp_path / "copy")
+        gather(copy, to="webdataset")
     shutil.rmtree(record.parent)
-    gather(tmp_path / "copy")
-    assert_same_content(zarr_dataset, tmp_path / "copy")
+    gather(copy, to="webdataset")
+    assert_same_content(tar_dataset, copy)
 
 
-def test_a_collection_is_resumed_and_grows(zarr_dataset, tmp_path):
-    first = gather(tmp_path, episodes_per_scene=4, scenes=SCENES[:1])
+def test_a_collection_is_resumed_and_grows(tar_dataset, tmp_path):
+    first = gather(tmp_path, episodes_per_scene=4, scenes=SCENES[:1], to="webdataset")
     assert (first.num_shards, first.num_episodes, first.num_missing) == (2, 4, 0)
-    second = gather(tmp_path)
+    second = gather(tmp_path, to="webdataset")
     assert (second.num_shards, second.num_found) == (4, 2)
-    assert gather(tmp_path).num_frames == 0
-    assert_same_content(zarr_dataset, tmp_path)
+    assert gather(tmp_path, to="webdataset").num_frames == 0
+    assert_same_content(tar_dataset, tmp_path)
     with pytest.raises(ValueError, match="does not fill shards of 2"):
-        gather(tmp_path, episodes_per_scene=8)
+        gather(tmp_path, to="webdataset", episodes_per_scene=8)
 
 
 def test_tar_links_that_are_being_renumbered_have_no_index(tar_dataset, tmp_path, monkeypatch):
-    root = tmp_path / "data"
-    shutil.copytree(tar_dataset, root)
+    root = shutil.copytree(tar_dataset, tmp_path / "data")
     replace_path = webdataset.replace_path
 
     def killed(source, target):
@@ -200,14 +199,14 @@ def test_room_is_estimated_before_anything_runs(zarr_dataset, tmp_path, monkeypa
             _check_room(tmp_path / "new", info, shards * 20, 64, 5, 25)
 
 
-def test_images_that_memory_has_no_room_for_are_on_disk(zarr_dataset, tmp_path, monkeypatch):
+def test_images_that_memory_has_no_room_for_are_on_disk(tar_dataset, tmp_path, monkeypatch):
     """The dataset is the same, and the temporary files have no names that a kill could leave behind."""
     monkeypatch.setattr(collector, "_IMAGE_BYTES", 2 * 64 * 24 * 20 * (3 + 4))
     seen = []
-    found = gather(tmp_path, progress=lambda *_: seen.extend(tmp_path.iterdir()))
+    found = gather(tmp_path, to="webdataset", progress=lambda *_: seen.extend(tmp_path.iterdir()))
     assert found.peak_bytes == collector._IMAGE_BYTES and found.spilled_bytes > 0
     assert {path.name for path in seen} <= {"collection.json", "shards", ".aside"}
-    assert_same_content(zarr_dataset, tmp_path)
+    assert_same_content(tar_dataset, tmp_path)
 
 
 def test_images_take_no_more_memory_or_disk_than_there_is(tmp_path, monkeypatch):
