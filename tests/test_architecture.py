@@ -24,6 +24,7 @@ FLOORS = [
     "viz", "train", "collect", "testing", "bench", "tuning", "datasets", "doctor", "cluster", "cli", "__main__",
 ]  # fmt: skip
 MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
+ADAPTED = ("stable_baselines3", "torchrl", "skrl", "pufferlib", "tianshou", "rl_games", "sample_factory", "pettingzoo")
 ONLY = {
     "moderngl": "render/opengl/",
     "warp": "render/warp/",
@@ -38,19 +39,7 @@ ONLY = {
     "tensorboard": "train/",
     **dict.fromkeys(("zarr", "lerobot", "minari"), "collect/"),
     "sklearn": "tuning.py",
-    **dict.fromkeys(
-        (
-            "stable_baselines3",
-            "torchrl",
-            "skrl",
-            "pufferlib",
-            "tianshou",
-            "rl_games",
-            "sample_factory",
-            "pettingzoo",
-        ),
-        "adapters/",
-    ),
+    **dict.fromkeys(ADAPTED, "adapters/"),
     "ray": ("adapters/", "cluster/"),
 }
 
@@ -271,13 +260,16 @@ def test_python_calls_no_kernel_without_a_wrapper():
     inner = inner_kernels()
     assert len(inner) > 50
     calls = re.compile(rf"\b({'|'.join(name.rpartition('.')[2] for name in inner)})\(")
+    modules = {name.rpartition(".")[0] for name in inner}
+    origins = "|".join(modules | {module.rpartition(".")[0] for module in modules})
+    imports = re.compile(rf"^\s*from ({origins}) import", re.MULTILINE)
     tests = Path(__file__).parent
     for path in [*PACKAGE.rglob("*.py"), *tests.rglob("*.py"), *(tests.parent / "benchmarks").rglob("*.py")]:
         text = path.read_text()
-        if not calls.search(text):
-            continue
         inside = path.is_relative_to(PACKAGE)
         module = ".".join(("gym_batchnav", *path.relative_to(PACKAGE).with_suffix("").parts)) if inside else path.stem
+        if not calls.search(text) or not (imports.search(text) or module in modules):
+            continue
         tree = tree_of(text)
         known = {node.name: f"{module}.{node.name}" for node in tree.body if isinstance(node, ast.FunctionDef)}
         for node in ast.walk(tree):

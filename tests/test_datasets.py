@@ -39,13 +39,13 @@ WRITERS = {
     "hssd": write_hssd_dataset,
     "replica_cad": write_replica_cad_dataset,
 }
-STEPS = 1000
+STEPS = 300
 
 
 @pytest.fixture(scope="module")
 def homes():
     """Two furnished homes."""
-    return [generate_apartment(seed, area=32, triangles=5_000, name=f"home{seed}") for seed in (4, 5)]
+    return [generate_apartment(seed, area=25, triangles=5_000, name=f"home{seed}") for seed in (4, 5)]
 
 
 @pytest.fixture(scope="module")

@@ -14,33 +14,15 @@ from rooms import box_room
 from typer.main import get_command
 
 import gym_batchnav
-from gym_batchnav import (
-    BatchNavEnv,
-    Camera,
-    ImageNav,
-    InstanceImageNav,
-    MultiGoalNav,
-    NavMesh,
-    NavMeshSettings,
-    ObjectNav,
-    PointNav,
-    lenses,
-    viz,
-)
-from gym_batchnav.actions.continuous import HolonomicActions, VelocityActions, WaypointActions
-from gym_batchnav.actions.discrete import DiscreteActions
-from gym_batchnav.actions.noise import LoCoBotNoise
+from gym_batchnav import BatchNavEnv, Camera, NavMesh, lenses, viz
 from gym_batchnav.cli import app
-from gym_batchnav.env.config import Episodes, Scenes
 from gym_batchnav.episodes.habitat import write_episodes
 from gym_batchnav.episodes.sampling import sample_episodes
 from gym_batchnav.evaluation.report import scores_json
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.scene.save import save_glb
 from gym_batchnav.state import AgentState, EpisodeState
-from gym_batchnav.task.explore import AreaSeen, Coverage
-from gym_batchnav.task.measures import NDTW, CollisionRate, DistanceBin, NavigationError, OracleSuccess, TimedOut
-from gym_batchnav.task.sensors import GPS, Compass, Heading, PreviousAction, StaticPointGoal
+from gym_batchnav.task import explore, measures, sensors
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
@@ -48,15 +30,11 @@ PAGES = [
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
-TASKS = (PointNav, MultiGoalNav, ObjectNav, ImageNav, InstanceImageNav)
-SENSORS = (GPS, Compass, Heading, PreviousAction, StaticPointGoal)
 LIBRARIES = {
     "jax", "lerobot", "matplotlib", "minari", "pettingzoo", "pufferlib", "ray", "rerun", "rl_games", "skrl",
     "stable_baselines3", "submitit", "tianshou", "torch", "torchrl", "zarr",
 }  # fmt: skip  # which programs may need, and which may be missing
-MEASURES = (CollisionRate, NavigationError, OracleSuccess, TimedOut, DistanceBin, NDTW, Coverage, AreaSeen)
-ACTIONS = (Scenes, Episodes, DiscreteActions, VelocityActions, WaypointActions, HolonomicActions, LoCoBotNoise)
-DATACLASSES = {one.__name__: one for one in (Camera, NavMeshSettings, *TASKS, *SENSORS, *MEASURES, *ACTIONS)}
+MODULES = (gym_batchnav, sensors, measures, explore)  # of the classes that the page names
 OBJECTS = {
     "envs": BatchNavEnv, "envs.agents": AgentState, "envs.episodes": EpisodeState, "mesh": NavMesh, "viz": viz,
     "Camera": Camera, "lenses": lenses,
@@ -90,7 +68,8 @@ def defaults_of(name):
         return ppo_defaults()
     if name == "BatchNavEnv":
         return {key: one.default for key, one in inspect.signature(BatchNavEnv).parameters.items()}
-    return {field.name: field.default for field in dataclasses.fields(DATACLASSES[name])}
+    module = next((one for one in MODULES if hasattr(one, name)), gym_batchnav)
+    return {field.name: field.default for field in dataclasses.fields(getattr(module, name))}
 
 
 def check_keyword(owner, keyword, value):
