@@ -34,29 +34,19 @@ MATERIAL_RECORD = np.dtype(
 )
 
 
-def _word(record: np.dtype, field: str) -> int:
-    """Return the 4-byte word at which a field of a record begins."""
-    return record.fields[field][1] // 4  # type: ignore[index]
+def _words(record: np.dtype) -> list[int]:
+    """Return the 4-byte word at which each field of a record begins."""
+    return [record.fields[name][1] // 4 for name in record.names]  # type: ignore[index, union-attr]
 
 
 # Kernels read records as rows of 4-byte words.
 TRIANGLE_WORDS = TRIANGLE_RECORD.itemsize // 4
 MATERIAL_WORDS = MATERIAL_RECORD.itemsize // 4
-U0 = _word(TRIANGLE_RECORD, "uv")
+U0, U1, U2, GRADIENT_U, GRADIENT_V, COLOR, MATERIAL = _words(TRIANGLE_RECORD)
+FACTOR, CUTOFF, TEXTURE, WRAP_U, WRAP_V = _words(MATERIAL_RECORD)
 V0 = U0 + 1
-U1 = _word(TRIANGLE_RECORD, "to_1")
 V1 = U1 + 1
-U2 = _word(TRIANGLE_RECORD, "to_2")
 V2 = U2 + 1
-GRADIENT_U = _word(TRIANGLE_RECORD, "gradient_u")
-GRADIENT_V = _word(TRIANGLE_RECORD, "gradient_v")
-COLOR = _word(TRIANGLE_RECORD, "color")
-MATERIAL = _word(TRIANGLE_RECORD, "material")
-FACTOR = _word(MATERIAL_RECORD, "factor")
-CUTOFF = _word(MATERIAL_RECORD, "cutoff")
-TEXTURE = _word(MATERIAL_RECORD, "texture")
-WRAP_U = _word(MATERIAL_RECORD, "wrap_u")
-WRAP_V = _word(MATERIAL_RECORD, "wrap_v")
 assert COLOR == 12, "shading reads the twelve floats before the colours at once"
 assert (WRAP_U, WRAP_V) == (TEXTURE + 1, TEXTURE + 2), "shading reads the three words at once"
 

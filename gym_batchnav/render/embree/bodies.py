@@ -128,21 +128,18 @@ def _within(pixel: np.float32, size: int) -> int:
 
 
 @njit(**INNER)
-def view_of_body(view: np.ndarray, pose: np.ndarray, out: np.ndarray) -> None:
-    """Write the matrix [4, 4] float32 from a body's frame to the camera's."""
+def turn_to_body(
+    view: np.ndarray, light: np.ndarray, pose: np.ndarray, view_out: np.ndarray, light_out: np.ndarray
+) -> None:
+    """Write the matrix [4, 4] float32 from a body's frame to the camera's, and the direction [3] towards the light."""
     for row in range(4):
         for column in range(4):
             total = 0.0
             for k in range(4):
                 total += np.float64(view[row, k]) * np.float64(pose[k, column])
-            out[row, column] = np.float32(total)
-
-
-@njit(**INNER)
-def light_on_body(light: np.ndarray, pose: np.ndarray, out: np.ndarray) -> None:
-    """Write the direction [3] float32 towards the light in a body's frame."""
+            view_out[row, column] = np.float32(total)
     for k in range(3):
-        out[k] = pose[0, k] * light[0] + pose[1, k] * light[1] + pose[2, k] * light[2]
+        light_out[k] = pose[0, k] * light[0] + pose[1, k] * light[1] + pose[2, k] * light[2]
 
 
 @njit(**SMALL)

@@ -50,18 +50,15 @@ class Embree:
     """One device of the Embree library that the package ``embreex`` bundles.
 
     A tree is built entirely in the calling thread, since Embree's thread pool would ignore the loader's low priority.
-
-    Args:
-        config: Further settings for rtcNewDevice; ``"isa=avx2"`` avoids newer instructions.
-
-    Attributes:
-        num_rays: The number of rays that the processor traces at once: 16 with AVX-512, 8 with AVX, else 4.
-        intersect: Address of the function that traces ``num_rays`` rays. Wider packets work everywhere, but Embree
-            then traces them ray by ray.
+    ``config`` has further settings for rtcNewDevice; ``"isa=avx2"`` avoids newer instructions.
 
     Raises:
         RuntimeError: If the package or library is missing, or Embree cannot run on this processor.
     """
+
+    num_rays: int  # that the processor traces at once: 16 with AVX-512, 8 with AVX, else 4
+    # Address of the function for that number. Wider packets work everywhere, but Embree then traces them ray by ray.
+    intersect: int
 
     def __init__(self, config: str = "") -> None:
         self._library = _load_library()
@@ -74,12 +71,7 @@ class Embree:
         _release_with(self, self._library.rtcReleaseDevice, self._device)
 
     def build_tree(self, scene: Scene, cull: bool, semantic_ids: SemanticIds | None = None) -> RayTree:
-        """Build the tree of a scene's triangles.
-
-        Args:
-            scene: A scene, possibly without triangles.
-            cull: Whether rays pass through single-sided triangles from behind.
-            semantic_ids: What the sensor ``"semantic"`` draws; the ids of objects by default.
+        """Build the tree of a scene's triangles; with ``cull`` rays pass through single-sided ones from behind.
 
         Raises:
             ValueError: If a triangle refers to a vertex or a material that the scene does not have.
@@ -169,13 +161,13 @@ def _back_filter() -> Any:
 
 def _release_with(owner: Any, function: Any, handle: int) -> None:
     """Release an Embree object together with its owner, but not at exit, since the loader may still be using it."""
-    weakref.finalize(owner, _release, function, handle, os.getpid()).atexit = False
+    process = os.getpid()
 
+    def release() -> None:
+        if os.getpid() == process:  # a forked child lacks Embree's threads
+            function(handle)
 
-def _release(function: Any, handle: int, process: int) -> None:
-    """Release an Embree object, except in a forked child, which lacks Embree's threads."""
-    if os.getpid() == process:
-        function(handle)
+    weakref.finalize(owner, release).atexit = False
 
 
 def _load_library() -> ctypes.CDLL:
@@ -195,6 +187,7 @@ def _load_library() -> ctypes.CDLL:
     library = ctypes.CDLL(str(found[0]))
     address = ctypes.c_void_p
     number = ctypes.c_uint
+    size = ctypes.c_size_t
     for name, result, arguments in (
         ("rtcNewDevice", address, (ctypes.c_char_p,)),
         ("rtcReleaseDevice", None, (address,)),
@@ -207,11 +200,7 @@ def _load_library() -> ctypes.CDLL:
         ("rtcCommitScene", None, (address,)),
         ("rtcReleaseScene", None, (address,)),
         ("rtcNewGeometry", address, (address, ctypes.c_int)),
-        (
-            "rtcSetSharedGeometryBuffer",
-            None,
-            (address, ctypes.c_int, number, ctypes.c_int, address, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_size_t),
-        ),
+        ("rtcSetSharedGeometryBuffer", None, (address, ctypes.c_int, number, ctypes.c_int, address, size, size, size)),
         ("rtcSetGeometryBuildQuality", None, (address, ctypes.c_int)),
         ("rtcSetGeometryEnableFilterFunctionFromArguments", None, (address, ctypes.c_bool)),
         ("rtcSetGeometryUserData", None, (address, address)),
@@ -228,11 +217,7 @@ def _load_library() -> ctypes.CDLL:
 
 @cache
 def shared_embree() -> Embree:
-    """Return the device that all renderers of this process share; the first call creates it.
-
-    Raises:
-        RuntimeError: If Embree is not installed or cannot run here.
-    """
+    """Return the device that all renderers of this process share; the first call creates it."""
     return Embree()
 
 
@@ -245,5 +230,5 @@ class TreePreparer:
     semantic_ids: SemanticIds = field(default=SemanticIds())
 
     def __call__(self, scene: Scene) -> RayTree:
-        """Build the tree of a scene; see ``Embree.build_tree``."""
+        """Build the tree of a scene."""
         return self.embree.build_tree(scene, self.cull, self.semantic_ids)

@@ -12,16 +12,9 @@ import numpy as np
 from numba import carray, cfunc, njit, types
 
 from gym_batchnav.render import records
-from gym_batchnav.render.embree.packet import (
-    AXES,
-    CONTEXT,
-    PARALLEL,
-    SURFACES_BYTE,
-    SURFACES_FIELDS,
-    Surfaces,
-    pointer,
-)
-from gym_batchnav.render.embree.shade import level_start, neighbours
+from gym_batchnav.render.embree import packet as layout
+from gym_batchnav.render.embree.packet import Surfaces, pointer
+from gym_batchnav.render.embree.shade import neighbours
 from gym_batchnav.render.records import COLOR, GRADIENT_U, GRADIENT_V, MATERIAL_WORDS, TRIANGLE_WORDS
 from gym_batchnav.system.jit import INNER, SMALL
 
@@ -38,55 +31,41 @@ def alpha_filter() -> Any:
         ray = carray(pointer(fields[3]), (9, count), np.float32)
         hit = carray(pointer(fields[4]), (5, count), np.float32)
         triangle = carray(pointer(fields[4]), (6, count), np.int32)[5]
-        own = carray(pointer(fields[2] + SURFACES_BYTE), (SURFACES_FIELDS,), np.int64)
+        own = carray(pointer(fields[2] + layout.SURFACES_BYTE), (layout.SURFACES_FIELDS,), np.int64)
         surfaces = Surfaces(own[0], own[1], own[2], own[3], own[4], own[5])
-        axes = carray(pointer(fields[2] + 4 * (AXES - CONTEXT)), (2, 3), np.float32)
-        is_parallel = carray(pointer(fields[2] + 4 * (PARALLEL - CONTEXT)), (1,), np.float32)[0] != np.float32(0.0)
+        axes = carray(pointer(fields[2] + 4 * (layout.AXES - layout.CONTEXT)), (2, 3), np.float32)
+        parallel = carray(pointer(fields[2] + 4 * (layout.PARALLEL - layout.CONTEXT)), (1,), np.float32)[0]
         for lane in range(count):
-            if valid[lane] != 0 and not _is_seen(
-                surfaces,
-                axes,
-                triangle[lane],
-                (ray[4, lane], ray[5, lane], ray[6, lane]),
-                np.float32(1.0) if is_parallel else ray[8, lane],
-                (hit[0, lane], hit[1, lane], hit[2, lane]),
-                hit[3, lane],
-                hit[4, lane],
-            ):
-                valid[lane] = 0
+            if valid[lane] != 0:
+                length = np.float32(1.0) if parallel != np.float32(0.0) else ray[8, lane]
+                if not _is_seen(surfaces, axes, triangle[lane], ray[4:7, lane], length, hit[:, lane]):
+                    valid[lane] = 0
 
     return reject_holes
 
 
 @njit(**INNER)
 def _is_seen(
-    surfaces: Surfaces,
-    axes: np.ndarray,
-    triangle: int,
-    direction: tuple[np.float32, np.float32, np.float32],
-    distance: np.float32,
-    normal: tuple[np.float32, np.float32, np.float32],
-    u: np.float32,
-    v: np.float32,
+    surfaces: Surfaces, axes: np.ndarray, triangle: int, direction: np.ndarray, distance: np.float32, hit: np.ndarray
 ) -> bool:
     """Return whether the alpha at the point where a ray hits a triangle reaches the cutoff of the material.
 
     ``axes`` [2, 3] are the changes of the ray to the next pixel on the right and above; ``distance`` is in lengths of
-    its direction, 1 if rays are parallel; ``u`` and ``v`` are the weights of the triangle's second and third corner.
+    its direction, 1 if rays are parallel; ``hit`` [5] is the triangle's normal and the weights of its second and third
+    corner.
     """
+    u = hit[3]
+    v = hit[4]
     words = carray(pointer(surfaces.triangles + 4 * TRIANGLE_WORDS * triangle), (TRIANGLE_WORDS,), np.int32)
     record = words.view(np.float32)
     row = words[records.MATERIAL]
     material = carray(pointer(surfaces.materials + 4 * MATERIAL_WORDS * row), (MATERIAL_WORDS,), np.int32)
     factors = material.view(np.float32)
-    color_0 = words[COLOR]
-    color_1 = words[COLOR + 1]
-    color_2 = words[COLOR + 2]
     alpha = factors[records.FACTOR + 3]
-    if (color_0 & color_1 & color_2) != records.WHITE:
+    if (words[COLOR] & words[COLOR + 1] & words[COLOR + 2]) != records.WHITE:
         alpha *= _mix_alpha(words, u, v)
     if material[records.TEXTURE] >= 0:
-        square = _footprint(record, axes, normal, direction, distance)
+        square = _footprint(record, axes, hit, direction, distance)
         at_u = record[records.U0] + u * record[records.U1] + v * record[records.U2]
         at_v = record[records.V0] + u * record[records.V1] + v * record[records.V2]
         alpha *= _trilinear_alpha(surfaces, material, square, at_u, at_v)
@@ -113,15 +92,15 @@ def _trilinear_alpha(
 
 @njit(**INNER)
 def _footprint(
-    record: np.ndarray,
-    axes: np.ndarray,
-    normal: tuple[np.float32, np.float32, np.float32],
-    direction: tuple[np.float32, np.float32, np.float32],
-    distance: np.float32,
+    record: np.ndarray, axes: np.ndarray, normal: np.ndarray, direction: np.ndarray, distance: np.float32
 ) -> np.float32:
     """Return the square of the longer axis of a pixel's footprint, in textures; see ``shade.find_footprints``."""
-    nx, ny, nz = normal
-    dx, dy, dz = direction
+    nx = normal[0]
+    ny = normal[1]
+    nz = normal[2]
+    dx = direction[0]
+    dy = direction[1]
+    dz = direction[2]
     longest = np.float32(0.0)
     for axis in range(2):
         ax = axes[axis, 0]
@@ -140,9 +119,8 @@ def _footprint(
 @njit(**SMALL)
 def _mix_alpha(words: np.ndarray, u: np.float32, v: np.float32) -> np.float32:
     """Return the weighted alpha of the corners' colours."""
-    mixed = (np.float32(1.0) - u - v) * np.float32((words[COLOR] >> 24) & 255)
-    mixed += u * np.float32((words[COLOR + 1] >> 24) & 255) + v * np.float32((words[COLOR + 2] >> 24) & 255)
-    return mixed * np.float32(1 / 255)
+    mixed = (np.float32(1.0) - u - v) * _alpha(words[COLOR])
+    return (mixed + (u * _alpha(words[COLOR + 1]) + v * _alpha(words[COLOR + 2]))) * np.float32(1 / 255)
 
 
 @njit(**INNER)
@@ -152,7 +130,7 @@ def _bilinear_alpha(surfaces: Surfaces, material: np.ndarray, level: int, u: np.
     side = 1 << (surfaces.last_level - level)
     texels = carray(pointer(surfaces.texels), (num_textures << (2 * surfaces.last_level + 1),), np.int32)
     starts = carray(pointer(surfaces.level_starts), (level + 1,), np.int64)
-    start = level_start(starts, num_textures, level, side, material[records.TEXTURE])
+    start = num_textures * starts[level] + material[records.TEXTURE] * side * side
     x0, x1, across = neighbours(u, np.int32(side), material[records.WRAP_U], level == 0)
     y0, y1, down = neighbours(v, np.int32(side), material[records.WRAP_V], level == 0)
     one = np.float32(1.0)

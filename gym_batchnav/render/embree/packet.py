@@ -1,4 +1,4 @@
-"""Packets of 4x4 rays in Embree's layout, and the kernels that aim and trace them.
+"""Packets of 4x4 rays in Embree's layout, and the kernels that make and trace them.
 
 A packet is one array of 4-byte words in rows of sixteen, one word per ray: Embree's RTCRayHit16 (rtcore_ray.h), the
 flags of active rays, the arguments of the call, and scratch space for shading. Kernels take two views of it: ``packet``
@@ -15,42 +15,21 @@ from numba import njit, types
 from numba.extending import intrinsic
 
 from gym_batchnav.render import records
-from gym_batchnav.render.optics import Optics
 from gym_batchnav.system.jit import INNER, SMALL
 
 LANES = 16
 
 
 class _Rows:
-    """An allocator of consecutive rows of sixteen words, so that no offset is a literal.
+    """An allocator of consecutive rows of sixteen words, so that no offset is a literal."""
 
-    Attributes:
-        words: Number of words allocated so far.
-    """
-
-    def __init__(self) -> None:
-        self.words = 0
-        self._integers_begun = False
+    words = 0  # allocated so far
 
     def take(self, rows: int = 1) -> int:
         """Allocate rows and return their first word; a vector takes one row per component."""
         first = self.words
         self.words += LANES * rows
         return first
-
-    def floats(self, rows: int = 1) -> int:
-        """Allocate scratch rows of float32, all before the scratch rows of int32.
-
-        LLVM vectorises a loop over lanes only if it can see that the float32 and the int32 words do not overlap, which
-        it does if all rows of one kind come first.
-        """
-        assert not self._integers_begun, "declare float32 rows before int32 rows"
-        return self.take(rows)
-
-    def integers(self, rows: int = 1) -> int:
-        """Allocate scratch rows of int32."""
-        self._integers_begun = True
-        return self.take(rows)
 
 
 _rows = _Rows()
@@ -78,31 +57,32 @@ ARGUMENTS = _rows.take()
 CONTEXT = _rows.take()
 AXES = _rows.take()
 PARALLEL = AXES + 6  # 1 if rays are parallel, as float32
-# Scratch, float32.
-RECORD = _rows.floats(12)  # the first words of the triangles' records, see records.py
+# Scratch, float32, all before that of int32: LLVM vectorises a loop over lanes only if it can see that the words of the
+# two types do not overlap.
+RECORD = _rows.take(12)  # the first words of the triangles' records, see records.py
 DECODED = RECORD  # then the linear light of one channel of the texels, in eight rows
-FACTOR = _rows.floats(3)  # RGB of the materials
-TEX_U = _rows.floats()  # texture coordinates
-TEX_V = _rows.floats()
-LIGHT = _rows.floats()  # light
-FRACTION = _rows.floats(4)  # position between texels along u and v, on two mip levels
-BLEND = _rows.floats()  # from the finer mip level, 0, to the coarser, 1
-COLOR = _rows.floats(3)  # RGB of the textures
-FOOTPRINT = _rows.floats()  # square of its longer axis; declared last, since one loop reads its words as int32
+FACTOR = _rows.take(3)  # RGB of the materials
+TEX_U = _rows.take()  # texture coordinates
+TEX_V = _rows.take()
+LIGHT = _rows.take()  # light
+FRACTION = _rows.take(4)  # position between texels along u and v, on two mip levels
+BLEND = _rows.take()  # from the finer mip level, 0, to the coarser, 1
+COLOR = _rows.take(3)  # RGB of the textures
+FOOTPRINT = _rows.take()  # square of its longer axis; declared last, since one loop reads its words as int32
 # Scratch, int32.
-LEVEL = _rows.integers()  # the finer of the two mip levels
-CORNERS = _rows.integers(3)  # RGBA bytes of the triangles' corners
-_MATERIAL = _rows.integers()  # rows
-TEXTURE = _rows.integers()
-WRAP_U = _rows.integers()
-WRAP_V = _rows.integers()
-TEXELS = _rows.integers(8)  # 2x2 texels of two mip levels: first their indices, then their RGBA bytes
-SHOWN_RGB = _rows.integers(3)  # RGB in steps of linear light
+LEVEL = _rows.take()  # the finer of the two mip levels
+CORNERS = _rows.take(3)  # RGBA bytes of the triangles' corners
+MATERIAL = _rows.take()  # rows
+TEXTURE = _rows.take()
+WRAP_U = _rows.take()
+WRAP_V = _rows.take()
+TEXELS = _rows.take(8)  # 2x2 texels of two mip levels: first their indices, then their RGBA bytes
+SHOWN_RGB = _rows.take(3)  # RGB in steps of linear light
 _WORDS = _rows.words
 
 NOTHING = np.int32(-1)
-_COHERENT = np.int32(1 << 16)  # of RTCIntersectArguments
-_ALL_FEATURES = np.int32(-1)
+COHERENT = np.int32(1 << 16)  # of RTCIntersectArguments
+ALL_FEATURES = np.int32(-1)
 
 
 class Surfaces(NamedTuple):
@@ -122,13 +102,7 @@ SURFACES_FIELDS = len(Surfaces._fields)
 assert _OWN_CONTEXT_WORDS + 2 * SURFACES_FIELDS <= LANES, "the context must not overlap the axes"
 
 
-def _void_pointer(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-    """Generate the code of ``pointer``."""
-    return builder.inttoptr(args[0], ir.IntType(8).as_pointer())
-
-
 def _call_intersect(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-    """Generate the code of ``_call``."""
     byte_pointer = ir.IntType(8).as_pointer()
     function_type = ir.FunctionType(ir.VoidType(), [byte_pointer] * 4).as_pointer()
     function, *pointers = args
@@ -139,7 +113,6 @@ def _call_intersect(context: Any, builder: Any, signature: Any, args: Any) -> An
 
 
 def _prefetch(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-    """Generate the code of ``prefetch``."""
     byte_pointer = ir.IntType(8).as_pointer()
     flag = ir.IntType(32)
     kind = ir.FunctionType(ir.VoidType(), [byte_pointer, flag, flag, flag])
@@ -156,7 +129,8 @@ def _type_prefetch(typing_context: Any, address: Any) -> Any:
 
 def _type_pointer(typing_context: Any, address: Any) -> Any:
     """Convert an address to the pointer that numba.carray takes."""
-    return types.voidptr(types.intp), _void_pointer
+    as_pointer = ir.IntType(8).as_pointer()
+    return types.voidptr(types.intp), lambda _context, builder, _signature, args: builder.inttoptr(args[0], as_pointer)
 
 
 def _make_copy(words: int) -> Any:
@@ -180,13 +154,9 @@ def _make_read(record_words: int, rows: dict[int, int]) -> Any:
     Records are loaded as vectors of eight words, and eight of them are transposed in registers: vector loads of rows
     that were stored word by word would wait for every single store.
 
-    Args:
-        record_words: The size of a record, a multiple of eight.
-        rows: The packet's row of every word to read; others are skipped.
-
-    Returns:
-        The intrinsic ``(packet, records, indices)``. All three are addresses: of the packet, of the records, and of
-        sixteen int32, the records' indices, none of which is negative.
+    ``record_words`` is the size of a record, a multiple of eight; ``rows`` has the packet's row of every word to read.
+    The arguments of the intrinsic ``(packet, records, indices)`` are addresses: of the packet, of the records, and of
+    sixteen int32, the records' indices, none of which is negative.
     """
     low = ([0, 8, 1, 9, 4, 12, 5, 13], [0, 1, 8, 9, 4, 5, 12, 13], [0, 1, 2, 3, 8, 9, 10, 11])
     high = ([2, 10, 3, 11, 6, 14, 7, 15], [2, 3, 10, 11, 6, 7, 14, 15], [4, 5, 6, 7, 12, 13, 14, 15])
@@ -245,12 +215,12 @@ _call: Any = intrinsic(_type_intersect)
 prefetch: Any = intrinsic(_type_prefetch)
 _copy_8: Any = _make_copy(8)
 _copy_4: Any = _make_copy(4)
-_read_appearance: Any = _make_read(
+read_appearance: Any = _make_read(
     records.TRIANGLE_WORDS,
-    {records.MATERIAL: _MATERIAL} | {records.COLOR + k: CORNERS + 16 * k for k in range(3)},
+    {records.MATERIAL: MATERIAL} | {records.COLOR + k: CORNERS + 16 * k for k in range(3)},
 )
-_read_mapping: Any = _make_read(records.TRIANGLE_WORDS, {word: RECORD + 16 * word for word in range(records.COLOR)})
-_read_material: Any = _make_read(
+read_mapping: Any = _make_read(records.TRIANGLE_WORDS, {word: RECORD + 16 * word for word in range(records.COLOR)})
+read_material: Any = _make_read(
     records.MATERIAL_WORDS,
     {records.FACTOR + k: FACTOR + 16 * k for k in range(3)}
     | {records.TEXTURE: TEXTURE, records.WRAP_U: WRAP_U, records.WRAP_V: WRAP_V},
@@ -265,22 +235,6 @@ def new_packets(count: int) -> np.ndarray:
     return buffer[start : start + count * _WORDS].reshape(count, _WORDS)
 
 
-@njit(**INNER)
-def start_view(packet: np.ndarray, floats: np.ndarray, view: np.ndarray, near: np.float32) -> None:
-    """Write the words that all packets of a view share."""
-    packet[:] = 0
-    for axis in range(3):
-        origin = 0.0
-        for row in range(3):
-            origin -= np.float64(view[row, axis]) * np.float64(view[row, 3])
-        floats[ORIGIN + 16 * axis : ORIGIN + 16 * axis + 16] = np.float32(origin)
-    floats[NEAR : NEAR + 16] = near
-    packet[MASK : MASK + 16] = -1
-    packet[ACTIVE : ACTIVE + 16] = -1
-    packet[ARGUMENTS] = _COHERENT
-    packet[ARGUMENTS + 1] = _ALL_FEATURES
-
-
 @njit(**SMALL)
 def filter_hits(packet: np.ndarray, hit_filter: int, surfaces: Surfaces) -> None:
     """Make Embree call the function at address ``hit_filter`` for every hit on a surface that rays may pass through."""
@@ -291,48 +245,6 @@ def filter_hits(packet: np.ndarray, hit_filter: int, surfaces: Surfaces) -> None
     packet[CONTEXT + 1] = NOTHING
     for k in range(SURFACES_FIELDS):
         wide[(CONTEXT + _OWN_CONTEXT_WORDS) // 2 + k] = surfaces[k]
-
-
-@njit(**INNER)
-def aim(packet: np.ndarray, floats: np.ndarray, view: np.ndarray, x: int, y: int, optics: Optics) -> None:
-    """Aim the rays of a view [4, 4] through the centres of the 4x4 pixels from column ``x`` and row ``y``.
-
-    Directions have length one along the view axis, so that the distance along the ray is planar depth. Rays beyond the
-    picture's edge are traced but not read.
-    """
-    half = np.float32(0.5)
-    rx = view[0, 0]
-    ry = view[0, 1]
-    rz = view[0, 2]
-    ux = view[1, 0]
-    uy = view[1, 1]
-    uz = view[1, 2]
-    bx = view[2, 0]
-    by = view[2, 1]
-    bz = view[2, 2]
-    for lane in range(16):
-        right = optics.left + (np.float32(x + (lane & 3)) + half) * optics.pixel
-        up = optics.top - (np.float32(y + (lane >> 2)) + half) * optics.pixel
-        floats[DIRECTION + lane] = right * rx + up * ux - bx
-        floats[DIRECTION + 16 + lane] = right * ry + up * uy - by
-        floats[DIRECTION + 32 + lane] = right * rz + up * uz - bz
-        floats[FAR + lane] = optics.far
-        packet[HIT + lane] = NOTHING
-
-
-@njit(**SMALL)
-def read_materials(packet: np.ndarray, triangles: int, materials: int) -> None:
-    """Read the materials and corner colours of the triangles hit, given the addresses of both kinds of records."""
-    address = packet.ctypes.data
-    _read_appearance(address, triangles, address + 4 * TRIANGLE)
-    _read_material(address, materials, address + 4 * _MATERIAL)
-
-
-@njit(**SMALL)
-def read_mappings(packet: np.ndarray, triangles: int) -> None:
-    """Read the texture mapping of the triangles hit; ``triangles`` is the address of their records."""
-    address = packet.ctypes.data
-    _read_mapping(address, triangles, address + 4 * TRIANGLE)
 
 
 @njit(**SMALL)

@@ -8,38 +8,14 @@ record of the triangle that their lane hit before (initially triangle 0), and th
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
-from numba import njit
+from numba import carray, njit
 
 from gym_batchnav.render import records
-from gym_batchnav.render.embree.packet import (
-    AXES,
-    BLEND,
-    COLOR,
-    CORNERS,
-    DECODED,
-    DIRECTION,
-    FACTOR,
-    FAR,
-    FOOTPRINT,
-    FRACTION,
-    LEVEL,
-    LIGHT,
-    NORMAL,
-    PARALLEL,
-    RECORD,
-    SHOWN_RGB,
-    TEX_U,
-    TEX_V,
-    TEXELS,
-    TEXTURE,
-    TRIANGLE,
-    WRAP_U,
-    WRAP_V,
-    U,
-    V,
-    prefetch,
-)
+from gym_batchnav.render.embree import packet as layout
+from gym_batchnav.render.embree.packet import pointer, prefetch, read_appearance, read_mapping, read_material
 from gym_batchnav.render.records import GRADIENT_U, GRADIENT_V, NEAREST_BIT, U0, U1, U2, V0, V1, V2
 from gym_batchnav.scene.scene import MIRROR, REPEAT
 from gym_batchnav.system.jit import INNER, SMALL, to_int64
@@ -48,11 +24,20 @@ REPEATING = np.int32(REPEAT)
 LOG2_ERROR = 4e-5  # of the logarithm in find_levels
 
 
+class Shading(NamedTuple):
+    """The inputs of shading other than surfaces."""
+
+    brightness: np.ndarray  # [2] float32, ambient and diffuse
+    size: int  # texels per side of level 0 of the texture pools
+    level_starts: np.ndarray  # [levels] int64, see textures.level_starts
+    encode: np.ndarray  # [steps + 1] uint8, sRGB byte of evenly spaced linear light
+
+
 @njit(**SMALL)
 def fetch_records(packet: np.ndarray, triangles: int) -> None:
     """Ask the processor to load the records, at an address, of the triangles hit; they are read later."""
     for lane in range(16):
-        prefetch(triangles + 4 * records.TRIANGLE_WORDS * to_int64(unsigned(packet[TRIANGLE + lane])))
+        prefetch(triangles + 4 * records.TRIANGLE_WORDS * to_int64(unsigned(packet[layout.TRIANGLE + lane])))
 
 
 @njit(**SMALL)
@@ -60,7 +45,7 @@ def fetch_texels(packet: np.ndarray, texels: int) -> None:
     """Ask the processor to load the texels that are read later from the texture pool at an address."""
     for k in range(4):
         for lane in range(16):
-            prefetch(texels + 4 * to_int64(unsigned(packet[TEXELS + 32 * k + lane])))
+            prefetch(texels + 4 * to_int64(unsigned(packet[layout.TEXELS + 32 * k + lane])))
 
 
 @njit(**SMALL)
@@ -68,7 +53,7 @@ def any_textured(packet: np.ndarray) -> bool:
     """Return whether any triangle hit has a texture."""
     none = np.int32(-1)
     for lane in range(16):
-        none &= packet[TEXTURE + lane]
+        none &= packet[layout.TEXTURE + lane]
     return bool(none >= 0)
 
 
@@ -77,7 +62,7 @@ def all_repeat(packet: np.ndarray) -> bool:
     """Return whether all textures of a packet repeat and are interpolated."""
     modes = np.int32(0)
     for lane in range(16):
-        modes |= packet[WRAP_U + lane] | packet[WRAP_V + lane]
+        modes |= packet[layout.WRAP_U + lane] | packet[layout.WRAP_V + lane]
     return bool(modes == REPEATING)
 
 
@@ -90,14 +75,14 @@ def find_light(floats: np.ndarray, light: np.ndarray, brightness: np.ndarray) ->
     ly = light[1]
     lz = light[2]
     for lane in range(16):
-        nx = floats[NORMAL + lane]
-        ny = floats[NORMAL + 16 + lane]
-        nz = floats[NORMAL + 32 + lane]
-        away = nx * floats[DIRECTION + lane] + ny * floats[DIRECTION + 16 + lane]
-        away += nz * floats[DIRECTION + 32 + lane]
+        nx = floats[layout.NORMAL + lane]
+        ny = floats[layout.NORMAL + 16 + lane]
+        nz = floats[layout.NORMAL + 32 + lane]
+        away = nx * floats[layout.DIRECTION + lane] + ny * floats[layout.DIRECTION + 16 + lane]
+        away += nz * floats[layout.DIRECTION + 32 + lane]
         cosine = (nx * lx + ny * ly + nz * lz) / np.sqrt(nx * nx + ny * ny + nz * nz)
         cosine = -cosine if away > np.float32(0.0) else cosine
-        floats[LIGHT + lane] = ambient + diffuse * max(np.float32(0.0), cosine)
+        floats[layout.LIGHT + lane] = ambient + diffuse * max(np.float32(0.0), cosine)
 
 
 @njit(**INNER, fastmath={"contract"})
@@ -108,30 +93,30 @@ def find_footprints(floats: np.ndarray) -> None:
     point moves by t (dD - D (n . dD) / (n . D)) on the plane when the direction changes by dD, here by one pixel. If
     rays are parallel, their origin changes by dD and t does not matter.
     """
-    ax = floats[AXES]
-    ay = floats[AXES + 1]
-    az = floats[AXES + 2]
-    bx = floats[AXES + 3]
-    by = floats[AXES + 4]
-    bz = floats[AXES + 5]
-    is_parallel = floats[PARALLEL] != np.float32(0.0)
+    ax = floats[layout.AXES]
+    ay = floats[layout.AXES + 1]
+    az = floats[layout.AXES + 2]
+    bx = floats[layout.AXES + 3]
+    by = floats[layout.AXES + 4]
+    bz = floats[layout.AXES + 5]
+    is_parallel = floats[layout.PARALLEL] != np.float32(0.0)
     for lane in range(16):
-        u = floats[U + lane]
-        v = floats[V + lane]
-        u_1 = floats[RECORD + 16 * U1 + lane]
-        u_2 = floats[RECORD + 16 * U2 + lane]
-        v_1 = floats[RECORD + 16 * V1 + lane]
-        v_2 = floats[RECORD + 16 * V2 + lane]
-        floats[TEX_U + lane] = floats[RECORD + 16 * U0 + lane] + u * u_1 + v * u_2
-        floats[TEX_V + lane] = floats[RECORD + 16 * V0 + lane] + u * v_1 + v * v_2
+        u = floats[layout.U + lane]
+        v = floats[layout.V + lane]
+        u_1 = floats[layout.RECORD + 16 * U1 + lane]
+        u_2 = floats[layout.RECORD + 16 * U2 + lane]
+        v_1 = floats[layout.RECORD + 16 * V1 + lane]
+        v_2 = floats[layout.RECORD + 16 * V2 + lane]
+        floats[layout.TEX_U + lane] = floats[layout.RECORD + 16 * U0 + lane] + u * u_1 + v * u_2
+        floats[layout.TEX_V + lane] = floats[layout.RECORD + 16 * V0 + lane] + u * v_1 + v * v_2
     for lane in range(16):
-        nx = floats[NORMAL + lane]
-        ny = floats[NORMAL + 16 + lane]
-        nz = floats[NORMAL + 32 + lane]
-        dx = floats[DIRECTION + lane]
-        dy = floats[DIRECTION + 16 + lane]
-        dz = floats[DIRECTION + 32 + lane]
-        t = np.float32(1.0) if is_parallel else floats[FAR + lane]
+        nx = floats[layout.NORMAL + lane]
+        ny = floats[layout.NORMAL + 16 + lane]
+        nz = floats[layout.NORMAL + 32 + lane]
+        dx = floats[layout.DIRECTION + lane]
+        dy = floats[layout.DIRECTION + 16 + lane]
+        dz = floats[layout.DIRECTION + 32 + lane]
+        t = np.float32(1.0) if is_parallel else floats[layout.FAR + lane]
         over = np.float32(1.0) / (nx * dx + ny * dy + nz * dz)
         slope_a = (nx * ax + ny * ay + nz * az) * over
         slope_b = (nx * bx + ny * by + nz * bz) * over
@@ -141,17 +126,17 @@ def find_footprints(floats: np.ndarray) -> None:
         qx = t * (bx - dx * slope_b)
         qy = t * (by - dy * slope_b)
         qz = t * (bz - dz * slope_b)
-        gx = floats[RECORD + 16 * GRADIENT_U + lane]
-        gy = floats[RECORD + 16 * (GRADIENT_U + 1) + lane]
-        gz = floats[RECORD + 16 * (GRADIENT_U + 2) + lane]
-        hx = floats[RECORD + 16 * GRADIENT_V + lane]
-        hy = floats[RECORD + 16 * (GRADIENT_V + 1) + lane]
-        hz = floats[RECORD + 16 * (GRADIENT_V + 2) + lane]
+        gx = floats[layout.RECORD + 16 * GRADIENT_U + lane]
+        gy = floats[layout.RECORD + 16 * (GRADIENT_U + 1) + lane]
+        gz = floats[layout.RECORD + 16 * (GRADIENT_U + 2) + lane]
+        hx = floats[layout.RECORD + 16 * GRADIENT_V + lane]
+        hy = floats[layout.RECORD + 16 * (GRADIENT_V + 1) + lane]
+        hz = floats[layout.RECORD + 16 * (GRADIENT_V + 2) + lane]
         u_a = gx * px + gy * py + gz * pz
         v_a = hx * px + hy * py + hz * pz
         u_b = gx * qx + gy * qy + gz * qz
         v_b = hx * qx + hy * qy + hz * qz
-        floats[FOOTPRINT + lane] = max(u_a * u_a + v_a * v_a, u_b * u_b + v_b * v_b)
+        floats[layout.FOOTPRINT + lane] = max(u_a * u_a + v_a * v_a, u_b * u_b + v_b * v_b)
 
 
 @njit(**INNER, fastmath={"contract"})
@@ -173,14 +158,14 @@ def find_levels(packet: np.ndarray, floats: np.ndarray, size: int) -> None:
     c2 = np.float32(0.15027362)
     c3 = np.float32(-0.04530342)
     for lane in range(16):
-        word = packet[FOOTPRINT + lane] & np.int32(0x7FFFFFFF)  # NaN counts as infinite
+        word = packet[layout.FOOTPRINT + lane] & np.int32(0x7FFFFFFF)  # NaN counts as infinite
         f = np.float32(word & np.int32(0x7FFFFF)) * unit
         curve = f * (one - f) * (c0 + f * (c1 + f * (c2 + f * c3)))
         level = half * (np.float32(word) * unit - np.float32(127.0) + curve) + np.float32(top)
         level = min(max(level, np.float32(0.0)), np.float32(top))
         fine = np.int32(level)
-        packet[LEVEL + lane] = fine
-        floats[BLEND + lane] = level - np.float32(fine)
+        packet[layout.LEVEL + lane] = fine
+        floats[layout.BLEND + lane] = level - np.float32(fine)
 
 
 @njit(**INNER)
@@ -196,9 +181,9 @@ def find_texels(packet: np.ndarray, floats: np.ndarray, size: int, num_textures:
     for k in range(2):
         for lane in range(16):
             # Every intermediate value is cast to int32, twice as many of which fit a vector register as of int64.
-            side = max(np.int32(whole >> np.int32(packet[LEVEL + lane] + k)), one)
+            side = max(np.int32(whole >> np.int32(packet[layout.LEVEL + lane] + k)), one)
             square = np.int32(side * side)
-            texture = max(packet[TEXTURE + lane], np.int32(0))
+            texture = max(packet[layout.TEXTURE + lane], np.int32(0))
             # This is level_starts[level] in closed form, since reading a table lane by lane makes colours 5% slower.
             # The levels before hold size^2 + (size / 2)^2 + ... + (2 side)^2 texels. The difference of two powers of
             # four is a run of ones in binary, in which every second bit is one of the powers between them.
@@ -207,24 +192,18 @@ def find_texels(packet: np.ndarray, floats: np.ndarray, size: int, num_textures:
             mode_u = REPEATING
             mode_v = REPEATING
             if modes is not None:
-                mode_u = modes[WRAP_U + lane]
-                mode_v = modes[WRAP_V + lane]
-            x0, x1, across = neighbours(floats[TEX_U + lane], side, mode_u, side == whole)
-            y0, y1, down = neighbours(floats[TEX_V + lane], side, mode_v, side == whole)
+                mode_u = modes[layout.WRAP_U + lane]
+                mode_v = modes[layout.WRAP_V + lane]
+            x0, x1, across = neighbours(floats[layout.TEX_U + lane], side, mode_u, side == whole)
+            y0, y1, down = neighbours(floats[layout.TEX_V + lane], side, mode_v, side == whole)
             row_0 = np.int32(start + np.int32(side * y0))
             row_1 = np.int32(start + np.int32(side * y1))
-            packet[TEXELS + 64 * k + lane] = row_0 + x0
-            packet[TEXELS + 64 * k + 16 + lane] = row_0 + x1
-            packet[TEXELS + 64 * k + 32 + lane] = row_1 + x0
-            packet[TEXELS + 64 * k + 48 + lane] = row_1 + x1
-            floats[FRACTION + 32 * k + lane] = across
-            floats[FRACTION + 32 * k + 16 + lane] = down
-
-
-@njit(**SMALL)
-def level_start(level_starts: np.ndarray, num_textures: int, level: int, side: int, texture: int) -> int:
-    """Return the index in a texture pool of a texture's first texel on a mip level with ``side`` texels per side."""
-    return num_textures * level_starts[level] + texture * side * side
+            packet[layout.TEXELS + 64 * k + lane] = row_0 + x0
+            packet[layout.TEXELS + 64 * k + 16 + lane] = row_0 + x1
+            packet[layout.TEXELS + 64 * k + 32 + lane] = row_1 + x0
+            packet[layout.TEXELS + 64 * k + 48 + lane] = row_1 + x1
+            floats[layout.FRACTION + 32 * k + lane] = across
+            floats[layout.FRACTION + 32 * k + 16 + lane] = down
 
 
 @njit(**INNER)
@@ -263,7 +242,7 @@ def unsigned(index: np.int32) -> np.uint32:
 @njit(**SMALL)
 def read_texels(packet: np.ndarray, texels: np.ndarray) -> None:
     """Replace each texel index by the texel that it points to."""
-    for k in range(TEXELS, TEXELS + 128):
+    for k in range(layout.TEXELS, layout.TEXELS + 128):
         packet[k] = texels[unsigned(packet[k])]
 
 
@@ -275,21 +254,21 @@ def blend_texels(packet: np.ndarray, floats: np.ndarray) -> None:
     """
     for channel in range(3):
         for k in range(128):
-            floats[DECODED + k] = _decode(packet[TEXELS + k])
-        for k in range(TEXELS, TEXELS + 128):
+            floats[layout.DECODED + k] = _decode(packet[layout.TEXELS + k])
+        for k in range(layout.TEXELS, layout.TEXELS + 128):
             packet[k] = np.int32(packet[k] >> 8)
         for lane in range(16):
             fine = _interpolated(floats, lane, 0)
             coarse = _interpolated(floats, lane, 1)
-            floats[COLOR + 16 * channel + lane] = fine + floats[BLEND + lane] * (coarse - fine)
+            floats[layout.COLOR + 16 * channel + lane] = fine + floats[layout.BLEND + lane] * (coarse - fine)
 
 
 @njit(**SMALL)  # its caller contracts
 def _interpolated(floats: np.ndarray, lane: int, level: int) -> np.float32:
     """Return the linear light of a lane between the texels of the finer level, 0, or the coarser, 1."""
-    across = floats[FRACTION + 32 * level + lane]
-    down = floats[FRACTION + 32 * level + 16 + lane]
-    texel = DECODED + 64 * level + lane
+    across = floats[layout.FRACTION + 32 * level + lane]
+    down = floats[layout.FRACTION + 32 * level + 16 + lane]
+    texel = layout.DECODED + 64 * level + lane
     upper_left = floats[texel]
     lower_left = floats[texel + 32]
     upper = upper_left + across * (floats[texel + 16] - upper_left)
@@ -313,15 +292,49 @@ def finish_colors(packet: np.ndarray, floats: np.ndarray, steps: np.float32) -> 
     half = np.float32(0.5)
     for channel in range(3):
         for lane in range(16):
-            u = floats[U + lane]
-            v = floats[V + lane]
-            color_0 = packet[CORNERS + lane] >> (8 * channel)
-            color_1 = packet[CORNERS + 16 + lane] >> (8 * channel)
-            color_2 = packet[CORNERS + 32 + lane] >> (8 * channel)
+            u = floats[layout.U + lane]
+            v = floats[layout.V + lane]
+            color_0 = packet[layout.CORNERS + lane] >> (8 * channel)
+            color_1 = packet[layout.CORNERS + 16 + lane] >> (8 * channel)
+            color_2 = packet[layout.CORNERS + 32 + lane] >> (8 * channel)
             mixed = (one - u - v) * np.float32(np.int32(color_0 & 255))
             mixed += u * np.float32(np.int32(color_1 & 255)) + v * np.float32(np.int32(color_2 & 255))
-            light = floats[LIGHT + lane] * floats[FACTOR + 16 * channel + lane] * mixed * (steps * np.float32(1 / 255))
-            texture = floats[COLOR + 16 * channel + lane] if packet[TEXTURE + lane] >= 0 else one
+            factor = floats[layout.FACTOR + 16 * channel + lane]
+            light = floats[layout.LIGHT + lane] * factor * mixed * (steps * np.float32(1 / 255))
+            texture = floats[layout.COLOR + 16 * channel + lane] if packet[layout.TEXTURE + lane] >= 0 else one
             color = light * texture
             color = min(color, steps) if color > np.float32(0.0) else np.float32(0.0)  # 0 for NaN
-            packet[SHOWN_RGB + 16 * channel + lane] = np.int32(color + half)
+            packet[layout.SHOWN_RGB + 16 * channel + lane] = np.int32(color + half)
+
+
+@njit(**INNER)
+def shade_hits(packets: np.ndarray, floats: np.ndarray, light: np.ndarray, shading: Shading, slot: np.record) -> None:
+    """Write the colours of the surfaces that the rays of some packets have hit.
+
+    Each stage runs over all packets, so that the processor can load the data of one packet while it computes another.
+    ``light`` [3] points towards the light, and ``slot`` is the SLOT of the scene.
+    """
+    texels = carray(pointer(slot.texels), (slot.num_textures * shading.size * shading.size * 2,), np.int32)
+    textured = False
+    for k in range(len(packets)):
+        find_light(floats[k], light, shading.brightness)
+        address = packets[k].ctypes.data
+        read_appearance(address, slot.triangles, address + 4 * layout.TRIANGLE)
+        read_material(address, slot.materials, address + 4 * layout.MATERIAL)
+        textured |= any_textured(packets[k])
+    if textured:
+        for k in range(len(packets)):
+            address = packets[k].ctypes.data
+            read_mapping(address, slot.triangles, address + 4 * layout.TRIANGLE)
+            find_footprints(floats[k])
+            find_levels(packets[k], floats[k], shading.size)
+            if all_repeat(packets[k]):
+                find_texels(packets[k], floats[k], shading.size, slot.num_textures, None)
+            else:
+                find_texels(packets[k], floats[k], shading.size, slot.num_textures, packets[k])
+            fetch_texels(packets[k], slot.texels)
+        for k in range(len(packets)):
+            read_texels(packets[k], texels)
+            blend_texels(packets[k], floats[k])
+    for k in range(len(packets)):
+        finish_colors(packets[k], floats[k], np.float32(len(shading.encode) - 1))

@@ -13,38 +13,12 @@ from typing import NamedTuple
 import numpy as np
 from numba import carray, njit
 
+from gym_batchnav.render.embree import bodies as body_rays
+from gym_batchnav.render.embree import packet as layout
 from gym_batchnav.render.embree import shade
-from gym_batchnav.render.embree.bodies import (
-    Bodies,
-    any_hit,
-    center_of_body,
-    light_on_body,
-    may_hit,
-    pixels_of_body,
-    take_hits,
-    view_of_body,
-)
-from gym_batchnav.render.embree.packet import (
-    AXES,
-    DIRECTION,
-    FAR,
-    HIT,
-    NORMAL,
-    NOTHING,
-    ORIGIN,
-    PARALLEL,
-    SHOWN_RGB,
-    TRIANGLE,
-    Surfaces,
-    aim,
-    filter_hits,
-    intersect,
-    new_packets,
-    pointer,
-    read_mappings,
-    read_materials,
-    start_view,
-)
+from gym_batchnav.render.embree.bodies import Bodies
+from gym_batchnav.render.embree.packet import Surfaces, filter_hits, intersect, new_packets, pointer
+from gym_batchnav.render.embree.shade import Shading
 from gym_batchnav.render.optics import AHEAD, END, ORIGIN_RIGHT, ORIGIN_UP, RIGHT, UP, Optics, RayTable
 from gym_batchnav.system.jit import ENTRY, INNER, to_int64
 from gym_batchnav.system.parallel import for_each
@@ -63,8 +37,6 @@ SLOT = np.dtype(
         ("masked", np.int64),  # 1 if rays may pass through some triangles
     ]
 )
-
-
 GROUP = 4  # packets of a row that are shaded together; 8 and 16 are not faster
 
 
@@ -84,15 +56,6 @@ class Views(NamedTuple):
     order: np.ndarray  # [N] int64, the order in which the views are drawn
     matrices: np.ndarray  # [N, 4, 4] float32, world-to-camera
     lights: np.ndarray  # [N, 3] float32, unit vectors towards the light in world space
-
-
-class Shading(NamedTuple):
-    """The inputs of shading other than surfaces."""
-
-    brightness: np.ndarray  # [2] float32, ambient and diffuse
-    size: int  # texels per side of level 0 of the texture pools
-    level_starts: np.ndarray  # [levels] int64, see textures.level_starts
-    encode: np.ndarray  # [steps + 1] uint8, sRGB byte of evenly spaced linear light
 
 
 class Output(NamedTuple):
@@ -164,7 +127,8 @@ def _draw_band(
         boxes = np.empty((bodies.first[n + 1] - bodies.first[n], 4), np.int64)
         for body in range(len(boxes)):
             row = bodies.first[n] + body
-            pixels_of_body(view, bodies.pose[row], bodies.spheres[bodies.slot[row]], optics, rays is None, boxes[body])
+            sphere = bodies.spheres[bodies.slot[row]]
+            body_rays.pixels_of_body(view, bodies.pose[row], sphere, optics, rays is None, boxes[body])
     for y in range(first_row, last_row, 4):
         for x in range(0, optics.width, 4 * GROUP):
             count = min(GROUP, (optics.width - x + 3) // 4)
@@ -176,7 +140,7 @@ def _draw_band(
                         shade.fetch_records(packets[k], slot.triangles)
             if shading is not None:
                 if rgb.size:
-                    shade_hits(packets[:count], floats[:count], views.lights[n], shading, slot)
+                    shade.shade_hits(packets[:count], floats[:count], views.lights[n], shading, slot)
             if bodies is not None:
                 if len(boxes) > 0:
                     _add_bodies(
@@ -207,20 +171,19 @@ def _draw_band(
                         continue
                     i = np.uint32(row)  # unsigned, see shade.unsigned
                     j = np.uint32(column)
-                    hit = packet[HIT + lane] != NOTHING
+                    hit = packet[layout.HIT + lane] != layout.NOTHING
                     if depth.size:
-                        metres = max(min(floats[k, FAR + lane], optics.max_depth), optics.min_depth)
+                        metres = max(min(floats[k, layout.FAR + lane], optics.max_depth), optics.min_depth)
                         depth[i, j] = (metres - optics.offset) / optics.unit if hit else optics.miss
                     if semantic.size:
                         own = body_ids[k, lane]
-                        semantic[i, j] = (
-                            own - 1 if own != 0 else objects[shade.unsigned(packet[TRIANGLE + lane])] if hit else 0
-                        )
+                        triangle = shade.unsigned(packet[layout.TRIANGLE + lane])
+                        semantic[i, j] = own - 1 if own != 0 else objects[triangle] if hit else 0
                     if shading is not None:
                         if rgb.size:
-                            rgb[i, j, 0] = shading.encode[shade.unsigned(packet[SHOWN_RGB + lane])] if hit else 0
-                            rgb[i, j, 1] = shading.encode[shade.unsigned(packet[SHOWN_RGB + 16 + lane])] if hit else 0
-                            rgb[i, j, 2] = shading.encode[shade.unsigned(packet[SHOWN_RGB + 32 + lane])] if hit else 0
+                            for channel in range(3):
+                                step = shade.unsigned(packet[layout.SHOWN_RGB + 16 * channel + lane])
+                                rgb[i, j, channel] = shading.encode[step] if hit else 0
 
 
 @njit(**INNER)
@@ -239,15 +202,24 @@ def _start(
 
     Embree is made to filter the hits of the slot's masked triangles, if it has any.
     """
-    start_view(packet, floats, view, optics.near)
+    packet[:] = 0
     for axis in range(3):
-        eye[axis] = floats[ORIGIN + 16 * axis]
+        origin = 0.0
+        for row in range(3):
+            origin -= np.float64(view[row, axis]) * np.float64(view[row, 3])
+        eye[axis] = np.float32(origin)
+        floats[layout.ORIGIN + 16 * axis : layout.ORIGIN + 16 * axis + 16] = eye[axis]
+    floats[layout.NEAR : layout.NEAR + 16] = optics.near
+    packet[layout.MASK : layout.MASK + 16] = -1
+    packet[layout.ACTIVE : layout.ACTIVE + 16] = -1
+    packet[layout.ARGUMENTS] = layout.COHERENT
+    packet[layout.ARGUMENTS + 1] = layout.ALL_FEATURES
     if rays is not None:
-        floats[PARALLEL] = rays.table.parallel
+        floats[layout.PARALLEL] = rays.table.parallel
     else:
         for axis in range(2):
             for k in range(3):
-                floats[AXES + 3 * axis + k] = view[axis, k] * optics.pixel
+                floats[layout.AXES + 3 * axis + k] = view[axis, k] * optics.pixel
     if shading is not None:
         if slot.masked != 0:
             starts = np.int64(shading.level_starts.ctypes.data)
@@ -267,23 +239,45 @@ def _aim(
     x: int,
     y: int,
 ) -> None:
-    """Aim the rays of the 4x4 pixels from column ``x`` and row ``y`` of a camera at ``eye`` [3], see ``packet.aim``."""
+    """Aim the rays of the 4x4 pixels from column ``x`` and row ``y`` of a camera at ``eye`` [3].
+
+    Directions of pinholes have length one along the view axis, so that the distance along the ray is planar depth. Rays
+    beyond the picture's edge are traced but not read.
+    """
     if rays is None:
-        aim(packet, floats, view, x, y, optics)
+        half = np.float32(0.5)
+        rx = view[0, 0]
+        ry = view[0, 1]
+        rz = view[0, 2]
+        ux = view[1, 0]
+        uy = view[1, 1]
+        uz = view[1, 2]
+        bx = view[2, 0]
+        by = view[2, 1]
+        bz = view[2, 2]
+        for lane in range(16):
+            right = optics.left + (np.float32(x + (lane & 3)) + half) * optics.pixel
+            up = optics.top - (np.float32(y + (lane >> 2)) + half) * optics.pixel
+            floats[layout.DIRECTION + lane] = right * rx + up * ux - bx
+            floats[layout.DIRECTION + 16 + lane] = right * ry + up * uy - by
+            floats[layout.DIRECTION + 32 + lane] = right * rz + up * uz - bz
+            floats[layout.FAR + lane] = optics.far
+            packet[layout.HIT + lane] = layout.NOTHING
     else:
         local = rays.table.axes[y >> 2, x >> 2]
         for axis in range(2):
             for k in range(3):
                 turned = local[axis, 0] * view[0, k] + local[axis, 1] * view[1, k]
-                floats[AXES + 3 * axis + k] = turned - local[axis, 2] * view[2, k]
+                floats[layout.AXES + 3 * axis + k] = turned - local[axis, 2] * view[2, k]
         for lane in range(16):
             ray = rays.table.rays[y + (lane >> 2), x + (lane & 3)]
             for k in range(3):
-                floats[ORIGIN + 16 * k + lane] = eye[k] + ray[ORIGIN_RIGHT] * view[0, k] + ray[ORIGIN_UP] * view[1, k]
+                start = eye[k] + ray[ORIGIN_RIGHT] * view[0, k] + ray[ORIGIN_UP] * view[1, k]
+                floats[layout.ORIGIN + 16 * k + lane] = start
                 across = ray[RIGHT] * view[0, k] + ray[UP] * view[1, k]
-                floats[DIRECTION + 16 * k + lane] = across - ray[AHEAD] * view[2, k]
-            floats[FAR + lane] = ray[END]
-            packet[HIT + lane] = NOTHING
+                floats[layout.DIRECTION + 16 * k + lane] = across - ray[AHEAD] * view[2, k]
+            floats[layout.FAR + lane] = ray[END]
+            packet[layout.HIT + lane] = layout.NOTHING
 
 
 @njit(**INNER)
@@ -326,26 +320,25 @@ def _add_bodies(
         slot = bodies.table[bodies.slot[row]]
         sphere = bodies.spheres[bodies.slot[row]]
         pose = bodies.pose[row]
-        center_of_body(pose, sphere, center)
-        view_of_body(views.matrices[n], pose, view)
-        light_on_body(views.lights[n], pose, light)
+        body_rays.center_of_body(pose, sphere, center)
+        body_rays.turn_to_body(views.matrices[n], views.lights[n], pose, view, light)
         _start(packet, distances, view, rays, optics, shading, tracer, slot, eye)
         for k in range(len(packets)):
             if boxes[body, 0] >= x + 4 * k + 4 or boxes[body, 2] <= x + 4 * k:
                 continue
-            if not may_hit(floats[k], center, sphere[3]):
+            if not body_rays.may_hit(floats[k], center, sphere[3]):
                 continue
             _aim(packet, distances, view, eye, rays, optics, x + 4 * k, y)
             for lane in range(16):
-                distances[FAR + lane] = floats[k, FAR + lane]
+                distances[layout.FAR + lane] = floats[k, layout.FAR + lane]
             intersect(tracer.function, tracer.num_rays, slot.tree, packet, scratch)
-            if not any_hit(packet):
+            if not body_rays.any_hit(packet):
                 continue
             if shading is not None:
                 if colored:
                     shade.fetch_records(packet, slot.triangles)
-                    shade_hits(own, own.view(np.float32), light, shading, slot)
-            take_hits(packets[k], floats[k], body_ids[k], packet, pose, bodies.object_id[row])
+                    shade.shade_hits(own, own.view(np.float32), light, shading, slot)
+            body_rays.take_hits(packets[k], floats[k], body_ids[k], packet, pose, bodies.object_id[row])
 
 
 @njit(**INNER)
@@ -360,49 +353,19 @@ def _write_geometry(
         row = y + (lane >> 2)
         if column >= optics.width or row >= optics.height:
             continue
-        hit = packet[HIT + lane] != NOTHING
+        hit = packet[layout.HIT + lane] != layout.NOTHING
         if points.size:
             for k in range(3):
-                reached = floats[ORIGIN + 16 * k + lane] + floats[FAR + lane] * floats[DIRECTION + 16 * k + lane]
-                points[row, column, k] = reached if hit else np.float32(0.0)
+                along = floats[layout.FAR + lane] * floats[layout.DIRECTION + 16 * k + lane]
+                points[row, column, k] = floats[layout.ORIGIN + 16 * k + lane] + along if hit else np.float32(0.0)
         if normals.size:
-            nx = floats[NORMAL + lane]
-            ny = floats[NORMAL + 16 + lane]
-            nz = floats[NORMAL + 32 + lane]
-            away = nx * floats[DIRECTION + lane] + ny * floats[DIRECTION + 16 + lane]
-            away += nz * floats[DIRECTION + 32 + lane]
+            nx = floats[layout.NORMAL + lane]
+            ny = floats[layout.NORMAL + 16 + lane]
+            nz = floats[layout.NORMAL + 32 + lane]
+            away = nx * floats[layout.DIRECTION + lane] + ny * floats[layout.DIRECTION + 16 + lane]
+            away += nz * floats[layout.DIRECTION + 32 + lane]
             scale = np.float32(1.0) / np.sqrt(nx * nx + ny * ny + nz * nz)
             scale = -scale if away > np.float32(0.0) else scale
             for k in range(3):
                 turned = (view[k, 0] * nx + view[k, 1] * ny + view[k, 2] * nz) * scale
                 normals[row, column, k] = turned if hit else np.float32(0.0)
-
-
-@njit(**INNER)
-def shade_hits(packets: np.ndarray, floats: np.ndarray, light: np.ndarray, shading: Shading, slot: np.record) -> None:
-    """Write the colours of the surfaces that the rays of some packets have hit.
-
-    Each stage runs over all packets, so that the processor can load the data of one packet while it computes another.
-    ``light`` [3] points towards the light, and ``slot`` is the SLOT of the scene.
-    """
-    texels = carray(pointer(slot.texels), (slot.num_textures * shading.size * shading.size * 2,), np.int32)
-    textured = False
-    for k in range(len(packets)):
-        shade.find_light(floats[k], light, shading.brightness)
-        read_materials(packets[k], slot.triangles, slot.materials)
-        textured |= shade.any_textured(packets[k])
-    if textured:
-        for k in range(len(packets)):
-            read_mappings(packets[k], slot.triangles)
-            shade.find_footprints(floats[k])
-            shade.find_levels(packets[k], floats[k], shading.size)
-            if shade.all_repeat(packets[k]):
-                shade.find_texels(packets[k], floats[k], shading.size, slot.num_textures, None)
-            else:
-                shade.find_texels(packets[k], floats[k], shading.size, slot.num_textures, packets[k])
-            shade.fetch_texels(packets[k], slot.texels)
-        for k in range(len(packets)):
-            shade.read_texels(packets[k], texels)
-            shade.blend_texels(packets[k], floats[k])
-    for k in range(len(packets)):
-        shade.finish_colors(packets[k], floats[k], np.float32(len(shading.encode) - 1))
