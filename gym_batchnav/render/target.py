@@ -1,32 +1,30 @@
-"""Targets, which are the same for all renderers, and the preparers that renderers register with the library.
+"""Targets, which are the same for all renderers, and what those that trace rays share.
 
 No kernel imports this module, so that kernels do not depend on the library.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import deque
 from typing import Any, Protocol
 
 import numpy as np
+from typing_extensions import override
 
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.library.loader import Preparer
 from gym_batchnav.render.api import Renderer
 from gym_batchnav.render.bodies import BodyViews
+from gym_batchnav.render.records import SurfacePreparer
+from gym_batchnav.scene.categories import SemanticIds
 
 
 class Drawing(Protocol):
     """The part of a target that differs between renderers; the target has checked all arguments."""
 
     def begin(self, slots: np.ndarray, views: np.ndarray, bodies: BodyViews) -> Any:
-        """Start drawing and return what ``finish`` needs.
-
-        Args:
-            slots: [n] int64.
-            views: [n, 4, 4] float32, in C order.
-            bodies: Moving bodies.
-        """
+        """Start drawing slots [n] int64 and views [n, 4, 4] float32, in C order, and return what ``finish`` needs."""
 
     def finish(self, batch: Any) -> dict[str, Any]:
         """Wait for the images of a batch and return them."""
@@ -67,7 +65,6 @@ class Target:
             ValueError: If a view is not rigid, or as ``begin`` does.
             RuntimeError: If a batch is in flight, or as ``begin`` and ``finish`` do.
         """
-        self._check_usable()
         if self._in_flight:
             raise RuntimeError("render while a batch is in flight: call finish first")
         self._check(slots, views, bodies)
@@ -158,43 +155,62 @@ def check_rigid(views: np.ndarray) -> None:
     """Raise ValueError, naming the first faulty view, unless views [n, 4, 4] are rigid world-to-camera matrices."""
     views = np.asarray(views)
     rotation = views[:, :3, :3]
-    last_row = np.array([0, 0, 0, 1], views.dtype)
     with np.errstate(invalid="ignore", over="ignore"):  # NaN fails every comparison below
         skew = np.abs(rotation @ rotation.transpose(0, 2, 1) - np.eye(3, dtype=views.dtype)).max(axis=(1, 2))
-        mirrored = (_cross_rows(rotation) * rotation[:, 2]).sum(axis=1) < 0
+        mirrored = np.linalg.det(rotation) < 0
         rigid = (skew <= 1e-3) & ~mirrored & np.isfinite(views[:, :3, 3]).all(axis=1)
-        rigid &= (np.abs(views[:, 3] - last_row) <= 1e-3).all(axis=1)
+        rigid &= (np.abs(views[:, 3] - np.array([0, 0, 0, 1], views.dtype)) <= 1e-3).all(axis=1)
     if not rigid.all():
         first = int(np.argmin(rigid))
         raise ValueError(f"views[{first}] is not a rigid world-to-camera matrix:\n{views[first]}")
 
 
-def _cross_rows(matrices: np.ndarray) -> np.ndarray:
-    """Return the cross products [N, 3] of the first two rows of matrices [N, 3, 3], in a third of np.cross's time."""
-    a = matrices[:, 0]
-    b = matrices[:, 1]
-    return a[:, [1, 2, 0]] * b[:, [2, 0, 1]] - a[:, [2, 0, 1]] * b[:, [1, 2, 0]]
+class RayTracer(Renderer):
+    """A renderer whose kernels read a table of a library's slots; subclasses prepare and fill it."""
 
+    def __init__(
+        self, library: SceneLibrary, semantic_ids: SemanticIds | None = None, bodies: SceneLibrary | None = None
+    ) -> None:
+        super().__init__(library, semantic_ids, bodies)
+        self._keys: dict[tuple[SceneLibrary, Preparer], int] = {}  # of preparers in libraries
+        self._tables: dict[tuple[SceneLibrary, bool, int, bool], tuple[int, Any]] = {}  # with their generations
 
-class Preparations:
-    """The preparers that a renderer registers with libraries, each once for all targets."""
+    @abstractmethod
+    def geometry_preparer(self, semantic_ids: SemanticIds, cull: bool) -> Preparer:
+        """Return the preparer of trees; with ``cull`` rays pass through single-sided triangles from behind."""
 
-    def __init__(self) -> None:
-        self._keys: dict[tuple[SceneLibrary, Preparer], int] = {}
+    @abstractmethod
+    def fill_table(self, library: SceneLibrary, cull: bool, size: int, rows: list[tuple[Any, Any]]) -> Any:
+        """Return the table of a library, given the results of both preparers for every slot, None for empty slots."""
 
-    def has(self, library: SceneLibrary, preparer: Preparer) -> bool:
-        """Return whether a preparer is registered with a library."""
-        return (library, preparer) in self._keys
+    def slot_table(self, library: SceneLibrary, cull: bool, size: int, masked_only: bool) -> Any:
+        """Return the table of the scenes or the bodies, updated to what is resident now.
 
-    def keys(self, library: SceneLibrary, *preparers: Preparer) -> list[int]:
-        """Return the library's keys of preparers, which are registered now if they were not."""
-        new = [one for one in preparers if (library, one) not in self._keys]
-        for preparer, key in zip(new, library.add_preparers(new) if new else (), strict=True):
-            self._keys[library, preparer] = key
-        return [self._keys[library, one] for one in preparers]
+        ``cull`` is of ``geometry_preparer``, and the others are fields of ``SurfacePreparer``.
+        """
+        needs = (library, cull, size, masked_only)
+        if needs not in self._tables or self._tables[needs][0] != library.generation:
+            generation = library.generation
+            ids = self.semantic_ids if library is self.library else SemanticIds()  # a whole body has one id
+            has_full = (library, SurfacePreparer(size, masked_only=False)) in self._keys
+            preparers = (self.geometry_preparer(ids, cull), SurfacePreparer(size, masked_only and not has_full))
+            new = [one for one in preparers if (library, one) not in self._keys]
+            if new:
+                made = zip(new, library.add_preparers(new), strict=True)
+                self._keys |= {(library, preparer): key for preparer, key in made}
+            trees, surfaces = (self._keys[library, one] for one in preparers)
+            slots = range(library.num_slots)
+            rows = [(library.prepared(slot, trees), library.prepared(slot, surfaces)) for slot in slots]
+            table = self.fill_table(library, cull, size, rows)
+            # Older tables would keep scenes that have left.
+            current = {one: held for one, held in self._tables.items() if held[0] == one[0].generation}
+            self._tables = {**current, needs: (generation, table)}
+        return self._tables[needs][1]
 
-    def release(self) -> None:
-        """Remove all preparers from their libraries."""
+    @override
+    def close(self) -> None:
+        self._closed = True
         for (library, _), key in self._keys.items():
             library.remove_preparer(key)
         self._keys.clear()
+        self._tables.clear()

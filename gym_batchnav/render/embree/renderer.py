@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,15 +15,14 @@ from typing_extensions import override
 
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.library import SceneLibrary
-from gym_batchnav.render.api import SENSOR_FORMATS, Renderer, empty_pictures, needs_ray_table
+from gym_batchnav.render.api import SENSOR_FORMATS, empty_pictures, needs_ray_table
 from gym_batchnav.render.bodies import BodyViews, body_spheres
 from gym_batchnav.render.embree.bodies import Bodies
 from gym_batchnav.render.embree.device import TreePreparer, shared_embree
 from gym_batchnav.render.embree.masks import alpha_filter
 from gym_batchnav.render.embree.trace import SLOT, Output, Rays, Shading, Tracer, Views, draw
 from gym_batchnav.render.optics import brightness, camera_optics, light_directions, ray_table
-from gym_batchnav.render.records import SurfacePreparer
-from gym_batchnav.render.target import Drawing, Preparations
+from gym_batchnav.render.target import Drawing, RayTracer
 from gym_batchnav.render.textures import SRGB_ENCODE, level_starts, texture_size
 from gym_batchnav.scene.categories import SemanticIds
 from gym_batchnav.system.process import PARALLEL_KERNELS, claim_process
@@ -30,7 +30,7 @@ from gym_batchnav.system.process import PARALLEL_KERNELS, claim_process
 _SERIAL_PIXELS = 4 * 64 * 64  # up to this number of pixels one thread draws
 
 
-class EmbreeRenderer(Renderer):
+class EmbreeRenderer(RayTracer):
     """A renderer of one library's scenes by ray tracing.
 
     Raises:
@@ -46,68 +46,43 @@ class EmbreeRenderer(Renderer):
         super().__init__(library, semantic_ids, bodies)
         self.embree = shared_embree()
         self.device = processor_name()
-        self._preparations = Preparations()
-        self._tables: dict[tuple[SceneLibrary, bool, int, bool], SlotTable] = {}
 
     @override
     def drawing(self, camera: Camera, sensors: tuple[str, ...], num_views: int, device: str, buffers: int) -> Drawing:
         return _EmbreeDrawing(self, camera, sensors, num_views, buffers)
 
-    def slot_table(self, library: SceneLibrary, cull: bool, size: int, masked_only: bool) -> SlotTable:
-        """Return the slots of the scenes or the bodies as kernels read them, updated to what is resident now.
-
-        The other arguments are fields of ``TreePreparer`` and ``SurfacePreparer``.
-        """
-        key = (library, cull, size, masked_only)
-        table = self._tables.get(key)
-        if table is None or table.generation != library.generation:
-            full = SurfacePreparer(size, masked_only=False)
-            surfaces = full if self._preparations.has(library, full) else SurfacePreparer(size, masked_only)
-            # A body's triangles need no ids, since the whole body has one.
-            trees = TreePreparer(self.embree, cull, self.semantic_ids if library is self.library else SemanticIds())
-            bounds = [library.scene(slot).bounds for slot in range(library.num_slots)] if library is self.bodies else []
-            spheres = body_spheres(np.reshape(bounds, (-1, 2, 3)))
-            table = _fill_table(library, spheres, *self._preparations.keys(library, trees, surfaces))
-            # Older tables would keep scenes that have left.
-            current = {one: held for one, held in self._tables.items() if held.generation == one[0].generation}
-            self._tables = {**current, key: table}
-        return table
+    @override
+    def geometry_preparer(self, semantic_ids: SemanticIds, cull: bool) -> TreePreparer:
+        return TreePreparer(self.embree, cull, semantic_ids)
 
     @override
-    def close(self) -> None:
-        self._closed = True
-        self._preparations.release()
-        self._tables.clear()
+    def fill_table(self, library: SceneLibrary, cull: bool, size: int, rows: list[tuple[Any, Any]]) -> SlotTable:
+        table = np.zeros(len(rows), SLOT)
+        for row, (tree, surface) in zip(table, rows, strict=True):
+            if tree is not None:
+                row["tree"] = tree.handle
+                row["objects"] = tree.objects.ctypes.data
+                row["num_triangles"] = len(tree.objects)
+            if tree is not None and surface is not None:
+                row["triangles"] = surface.triangles.ctypes.data
+                row["materials"] = surface.materials.ctypes.data
+                row["texels"] = surface.pool.flat.ctypes.data
+                row["num_materials"] = len(surface.materials)
+                row["num_textures"] = len(surface.pool)
+                row["masked"] = tree.masked
+        bounds = [library.scene(slot).bounds for slot in range(len(rows))] if library is self.bodies else []
+        spheres = body_spheres(np.reshape(bounds, (-1, 2, 3)))
+        return SlotTable(table, bool(table["masked"].any()), spheres, rows)
 
 
 @dataclass(frozen=True, eq=False)
 class SlotTable:
     """The addresses of a library's trees and surfaces, for kernels."""
 
-    generation: int  # of the library
     table: np.ndarray  # [K] SLOT, all zero for an empty slot
     masked: bool  # whether rays may pass through some triangles of any slot
     spheres: np.ndarray  # [K, 4] float32, bounding spheres of bodies; [0, 4] for scenes
     keeps_alive: list[Any]  # what the addresses point to
-
-
-def _fill_table(library: SceneLibrary, spheres: np.ndarray, tree_key: int, surface_key: int) -> SlotTable:
-    """Return the table of a library whose keys of trees and of surfaces are given."""
-    table = np.zeros(library.num_slots, SLOT)
-    records = [(library.prepared(slot, tree_key), library.prepared(slot, surface_key)) for slot in range(len(table))]
-    for row, (tree, surface) in zip(table, records, strict=True):
-        if tree is not None:
-            row["tree"] = tree.handle
-            row["objects"] = tree.objects.ctypes.data
-            row["num_triangles"] = len(tree.objects)
-        if tree is not None and surface is not None:
-            row["triangles"] = surface.triangles.ctypes.data
-            row["materials"] = surface.materials.ctypes.data
-            row["texels"] = surface.pool.flat.ctypes.data
-            row["num_materials"] = len(surface.materials)
-            row["num_textures"] = len(surface.pool)
-            row["masked"] = tree.masked
-    return SlotTable(library.generation, table, bool(table["masked"].any()), spheres, records)
 
 
 class _EmbreeDrawing(Drawing):
@@ -173,7 +148,6 @@ class _EmbreeDrawing(Drawing):
 
 
 def _moving(bodies: BodyViews, num_views: int, shapes: SlotTable) -> Bodies:
-    """Return the bodies as kernels take them."""
     first = np.searchsorted(bodies.view, np.arange(num_views + 1)).astype(np.int64)
     slot = np.array(bodies.slot, np.int64, order="C")
     pose = np.array(bodies.pose, np.float32, order="C")
@@ -190,10 +164,8 @@ def _pixels(pictures: dict[str, np.ndarray], num_views: int, sensor: str) -> np.
 
 def processor_name() -> str:
     """Return the processor's name as the operating system reports it."""
-    try:
+    with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
-    except OSError:
-        pass
     return platform.processor() or platform.machine()

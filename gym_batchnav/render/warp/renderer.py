@@ -12,11 +12,11 @@ from typing_extensions import override
 
 from gym_batchnav.geometry import Camera
 from gym_batchnav.library.library import SceneLibrary
-from gym_batchnav.render.api import SENSOR_FORMATS, Renderer
+from gym_batchnav.render.api import SENSOR_FORMATS
 from gym_batchnav.render.bodies import BodyViews, body_spheres
 from gym_batchnav.render.optics import brightness, camera_optics, light_directions, ray_table
-from gym_batchnav.render.records import Surface, SurfacePreparer, check_triangles, is_masked
-from gym_batchnav.render.target import Drawing, Preparations
+from gym_batchnav.render.records import Surface, check_triangles, is_masked
+from gym_batchnav.render.target import Drawing, RayTracer
 from gym_batchnav.render.textures import SRGB_DECODE, SRGB_ENCODE, texture_size
 from gym_batchnav.render.warp import kernels
 from gym_batchnav.render.warp.device import stream, warp_device
@@ -52,11 +52,7 @@ class GeometryPreparer:
     cull: bool  # whether rays pass through single-sided triangles from behind
 
     def __call__(self, scene: Scene) -> Geometry:
-        """Return the triangles of a scene, or one without an area if it has none.
-
-        Raises:
-            ValueError: If a triangle refers to a vertex or a material that the scene does not have.
-        """
+        """Return the triangles of a scene, or one without an area if it has none."""
         check_triangles(scene)
         points = np.ascontiguousarray(scene.vertices, np.float32)
         triangles = np.array(scene.triangles, np.int32)
@@ -92,7 +88,7 @@ class _Shape:
     surfaces: dict[int, dict[str, Any]] = field(default_factory=dict)  # by the texels per side of the textures
 
 
-class WarpRenderer(Renderer):
+class WarpRenderer(RayTracer):
     """A renderer of one library's scenes by ray tracing on an NVIDIA device.
 
     Without an NVIDIA device it draws on one thread of the processor, which is meant for tests.
@@ -110,10 +106,8 @@ class WarpRenderer(Renderer):
         super().__init__(library, semantic_ids, bodies)
         self.warp_device = warp_device()
         self.device = f"{self.warp_device.name} with Warp"
-        self._preparations = Preparations()
         # They live as long as a table has them.
         self._shapes: WeakValueDictionary[tuple[SceneLibrary, int, bool], _Shape] = WeakValueDictionary()
-        self._tables: dict[tuple[SceneLibrary, bool, int, bool], _Table] = {}
 
     @override
     def drawing(self, camera: Camera, sensors: tuple[str, ...], num_views: int, device: str, buffers: int) -> Drawing:
@@ -123,30 +117,20 @@ class WarpRenderer(Renderer):
             raise RuntimeError("device='cuda': Warp finds no NVIDIA device: use device='cpu'")
         return _WarpDrawing(self, camera, sensors, num_views, device, buffers)
 
-    def table(self, library: SceneLibrary, cull: bool, size: int, masked_only: bool) -> _Table:
-        """Return the slots of the scenes or the bodies as the kernel reads them, updated to what is resident now.
+    @override
+    def geometry_preparer(self, semantic_ids: SemanticIds, cull: bool) -> GeometryPreparer:
+        return GeometryPreparer(semantic_ids, cull)
 
-        The other arguments are fields of ``GeometryPreparer`` and ``SurfacePreparer``.
-        """
-        key = (library, cull, size, masked_only)
-        ids = self.semantic_ids if library is self.library else SemanticIds()  # a whole body has one id
-        preparers = (GeometryPreparer(ids, cull), SurfacePreparer(size, masked_only))
-        geometry, surface = self._preparations.keys(library, *preparers)
-        table = self._tables.get(key)
-        if table is None or table.generation != library.generation:
-            shapes = [self._shape(library, slot, cull, geometry) for slot in range(library.num_slots)]
-            rows = [self._row(shape, size, library.prepared(slot, surface)) for slot, shape in enumerate(shapes)]
-            slots = wp.array(rows, dtype=kernels.Slot, device=self.warp_device)
-            bounds = np.stack([np.zeros((2, 3)) if shape is None else shape.geometry.bounds for shape in shapes])
-            table = _Table(library.generation, slots, body_spheres(bounds), shapes)
-            # Older tables would keep scenes that have left.
-            current = {one: held for one, held in self._tables.items() if held.generation == one[0].generation}
-            self._tables = {**current, key: table}
-        return table
+    @override
+    def fill_table(self, library: SceneLibrary, cull: bool, size: int, rows: list[tuple[Any, Any]]) -> _Table:
+        shapes = [self._shape(library, slot, cull, geometry) for slot, (geometry, _) in enumerate(rows)]
+        records = [self._row(shape, size, surface) for shape, (_, surface) in zip(shapes, rows, strict=True)]
+        slots = wp.array(records, dtype=kernels.Slot, device=self.warp_device)
+        bounds = np.stack([np.zeros((2, 3)) if shape is None else shape.geometry.bounds for shape in shapes])
+        return _Table(slots, body_spheres(bounds), shapes)
 
-    def _shape(self, library: SceneLibrary, slot: int, cull: bool, key: int) -> _Shape | None:
+    def _shape(self, library: SceneLibrary, slot: int, cull: bool, geometry: Geometry | None) -> _Shape | None:
         """Return the scene in a slot on the device, or None if the slot is empty."""
-        geometry = library.prepared(slot, key)
         shape = self._shapes.get((library, slot, cull))
         if geometry is None or (shape is not None and shape.geometry is geometry):
             return None if geometry is None else shape
@@ -166,7 +150,6 @@ class WarpRenderer(Renderer):
         return shape
 
     def _row(self, shape: _Shape | None, size: int, surface: Surface | None) -> Any:
-        """Return a slot's record for the kernel."""
         row = kernels.Slot()
         if shape is None:
             return row
@@ -174,7 +157,7 @@ class WarpRenderer(Renderer):
             shape.surfaces[size] = {
                 "triangles": self._upload_rows(surface.triangles, kernels.Triangle),
                 "materials": self._upload_rows(surface.materials, kernels.Material),
-                "texels": wp.array(surface.pool.flat.view(np.uint32), dtype=wp.uint32, device=self.warp_device),
+                "texels": self.upload(surface.pool.flat.view(np.uint32), wp.uint32),
                 "num_textures": len(surface.pool),
             }
         for name, value in (shape.fields | (shape.surfaces[size] if surface is not None else {})).items():
@@ -190,18 +173,11 @@ class WarpRenderer(Renderer):
         numbers = np.ascontiguousarray(array, wp.dtype_to_numpy(getattr(kind, "_wp_scalar_type_", kind)))
         return wp.array(numbers, dtype=kind, device=self.warp_device)
 
-    @override
-    def close(self) -> None:
-        self._closed = True
-        self._preparations.release()
-        self._tables.clear()
-
 
 @dataclass(frozen=True, eq=False)
 class _Table:
     """The slots of a library as the kernel reads them."""
 
-    generation: int  # of the library
     slots: wp.array  # [K] kernels.Slot
     spheres: np.ndarray  # [K, 4] float32, bounding spheres
     keeps_alive: list[_Shape | None]
@@ -277,10 +253,11 @@ class _WarpDrawing(Drawing):
     def _table(self, library: SceneLibrary) -> _Table:
         """Return the slots of a library as this target's kernel reads them."""
         camera = self._camera
-        return self._renderer.table(library, camera.cull_backfaces, texture_size(camera), "rgb" not in self._sensors)
+        return self._renderer.slot_table(
+            library, camera.cull_backfaces, texture_size(camera), "rgb" not in self._sensors
+        )
 
     def _draw(self, slots: np.ndarray, views: np.ndarray, bodies: BodyViews) -> None:
-        """Launch the kernel for all views."""
         renderer = self._renderer
         camera = self._camera
         scenes = self._table(renderer.library)
@@ -302,7 +279,6 @@ class _WarpDrawing(Drawing):
         )
 
     def _views(self, slots: np.ndarray, matrices: np.ndarray) -> Any:
-        """Return the views as the kernel takes them."""
         upload = self._renderer.upload
         matrices = np.asarray(matrices, np.float32)
         wide = matrices.astype(np.float64)
@@ -314,7 +290,6 @@ class _WarpDrawing(Drawing):
         return views
 
     def _moving(self, bodies: BodyViews, num_views: int, spheres: np.ndarray) -> Any:
-        """Return the bodies as the kernel takes them."""
         upload = self._renderer.upload
         moving = kernels.Bodies()
         moving.spheres = upload(spheres, wp.vec4)
@@ -326,7 +301,6 @@ class _WarpDrawing(Drawing):
 
 
 def _lens(camera: Camera, sensors: tuple[str, ...], device: Any) -> Any:
-    """Return a camera as the kernel takes it."""
     optics = camera_optics(camera, sensors)
     table = ray_table(camera, optics)
     size = texture_size(camera)
@@ -355,5 +329,4 @@ def _empty(sensor: str, shape: tuple[int, ...], device: Any, pinned: bool = Fals
 
 
 def _with_channels(picture: Any) -> Any:
-    """Return pictures with an axis for channels."""
     return picture if picture.ndim == 4 else picture[..., None]
