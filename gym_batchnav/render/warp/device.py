@@ -15,7 +15,10 @@ import warp as wp
 @cache
 def has_nvidia_device() -> bool:
     """Return whether Warp finds an NVIDIA device."""
-    _start()
+    before = wp.config.log_level
+    wp.config.log_level = max(before, wp.LOG_ERROR)  # Warp prints messages when it is initialised
+    wp.init()
+    wp.config.log_level = before
     return bool(wp.is_cuda_available())
 
 
@@ -53,14 +56,6 @@ def stream(device: Any, of_torch: bool) -> AbstractContextManager[Any]:
     import torch
 
     return wp.ScopedStream(wp.stream_from_torch(torch.cuda.current_stream(device.ordinal)))
-
-
-def _start() -> None:
-    """Initialise Warp without its messages, unless the program has done so."""
-    before = wp.config.log_level
-    wp.config.log_level = max(before, wp.LOG_ERROR)
-    wp.init()
-    wp.config.log_level = before
 
 
 def to_cuda(array: np.ndarray) -> Any:

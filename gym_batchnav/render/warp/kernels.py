@@ -141,15 +141,6 @@ class Hit:
     normal: wp.vec3
 
 
-@wp.struct
-class Sample:
-    """Two neighbouring texels along an axis."""
-
-    first: wp.int32
-    second: wp.int32
-    position: wp.float32  # between them, from 0 to 1
-
-
 @wp.func
 def footprint(triangle: Triangle, ray: Ray, hit: Hit) -> wp.float32:
     """Return the square of the longer axis of a pixel's footprint, in textures; see ``shade.find_footprints``."""
@@ -184,19 +175,18 @@ def wrapped(texel: wp.int32, side: wp.int32, mode: wp.int32) -> wp.int32:
 
 
 @wp.func
-def neighbours(at: wp.float32, side: wp.int32, mode: wp.int32, finest: wp.bool) -> Sample:
-    """Return the two texels along an axis around a texture coordinate; see ``shade.neighbours``."""
+def neighbours(
+    at: wp.float32, side: wp.int32, mode: wp.int32, finest: wp.bool
+) -> tuple[wp.int32, wp.int32, wp.float32]:
+    """Return the two texels along an axis around a texture coordinate, and its position; see ``shade.neighbours``."""
     x = at * wp.float32(side) - 0.5
     before = wp.floor(x)
     first = wp.int32(before)
-    sample = Sample()
-    sample.position = x - before
+    position = x - before
     if finest and mode >= wp.static(NEAREST_BIT):
-        sample.position = wp.where(sample.position >= 0.5, 1.0, 0.0)
+        position = wp.where(position >= 0.5, 1.0, 0.0)
     wrap = mode & wp.static(NEAREST_BIT - 1)
-    sample.first = wrapped(first, side, wrap)
-    sample.second = wrapped(first + 1, side, wrap)
-    return sample
+    return wrapped(first, side, wrap), wrapped(first + 1, side, wrap), position
 
 
 @wp.func
@@ -223,13 +213,13 @@ def bilinear(slot: Slot, lens: Lens, material: Material, at: wp.vec2, level: wp.
     # The levels before hold side_0^2 + (side_0 / 2)^2 + ... + (2 side)^2 texels of every texture.
     before = (4 * (lens.side * lens.side - side * side)) / 3
     start = slot.num_textures * before + material.texture * side * side
-    x = neighbours(at[0], side, material.wrap_u, level == 0)
-    y = neighbours(at[1], side, material.wrap_v, level == 0)
-    upper = start + side * y.first
-    lower = start + side * y.second
-    top = wp.lerp(linear(slot.texels[upper + x.first], lens), linear(slot.texels[upper + x.second], lens), x.position)
-    low = wp.lerp(linear(slot.texels[lower + x.first], lens), linear(slot.texels[lower + x.second], lens), x.position)
-    return wp.lerp(top, low, y.position)
+    left, right, across = neighbours(at[0], side, material.wrap_u, level == 0)
+    high, low, down = neighbours(at[1], side, material.wrap_v, level == 0)
+    upper = start + side * high
+    lower = start + side * low
+    above = wp.lerp(linear(slot.texels[upper + left], lens), linear(slot.texels[upper + right], lens), across)
+    below = wp.lerp(linear(slot.texels[lower + left], lens), linear(slot.texels[lower + right], lens), across)
+    return wp.lerp(above, below, down)
 
 
 @wp.func
@@ -322,15 +312,6 @@ def trace(slot: Slot, lens: Lens, ray: Ray, near: wp.float32, far: wp.float32) -
 
 
 @wp.func
-def light(lens: Lens, towards: wp.vec3, ray: Ray, hit: Hit) -> wp.float32:
-    """Return the light on a surface, whose normal is turned to the viewer."""
-    cosine = wp.dot(hit.normal, towards)
-    if wp.dot(hit.normal, ray.direction) > 0.0:
-        cosine = -cosine
-    return lens.ambient + lens.diffuse * wp.max(cosine, 0.0)
-
-
-@wp.func
 def byte(lens: Lens, value: wp.float32) -> wp.uint8:
     """Return the sRGB byte of linear light; 0 for NaN."""
     steps = wp.float32(lens.encode.shape[0] - 1)
@@ -340,22 +321,9 @@ def byte(lens: Lens, value: wp.float32) -> wp.uint8:
 
 
 @wp.func
-def turned(matrix: wp.mat44, vector: wp.vec3) -> wp.vec3:
-    """Return a direction turned by the rotation of a matrix."""
-    product = matrix * wp.vec4(vector[0], vector[1], vector[2], 0.0)
-    return wp.vec3(product[0], product[1], product[2])
-
-
-@wp.func
 def turned_back(matrix: wp.mat44, vector: wp.vec3) -> wp.vec3:
     """Return a direction turned by the inverse rotation of a matrix."""
-    return turned(wp.transpose(matrix), vector)
-
-
-@wp.func
-def translation(matrix: wp.mat44) -> wp.vec3:
-    """Return the translation of a matrix."""
-    return wp.vec3(matrix[0, 3], matrix[1, 3], matrix[2, 3])
+    return wp.transform_vector(wp.transpose(matrix), vector)
 
 
 @wp.func
@@ -382,7 +350,7 @@ def aim(lens: Lens, views: Views, n: wp.int32, y: wp.int32, x: wp.int32) -> Ray:
 def in_body(ray: Ray, pose: wp.mat44) -> Ray:
     """Return a ray of the world in a body's frame."""
     own = Ray()
-    own.origin = turned_back(pose, ray.origin - translation(pose))
+    own.origin = turned_back(pose, ray.origin - wp.vec3(pose[0, 3], pose[1, 3], pose[2, 3]))
     own.direction = turned_back(pose, ray.direction)
     own.right = turned_back(pose, ray.right)
     own.up = turned_back(pose, ray.up)
@@ -398,25 +366,6 @@ def may_meet(ray: Ray, sphere: wp.vec4) -> wp.bool:
     along = wp.dot(to, ray.direction)
     outside = wp.dot(to, to) - sphere[3] * sphere[3]
     return outside <= 0.0 or (along > 0.0 and outside * square <= along * along)
-
-
-@wp.func
-def write_geometry(
-    lens: Lens, views: Views, ray: Ray, hit: Hit, id: wp.int32, out: Pictures, n: int, y: int, x: int
-) -> None:
-    """Write depth, semantic, normals and points; ``ray`` and the hit's normal are in the world."""
-    found = hit.face >= 0
-    if out.depth.shape[0] > 0:
-        metres = wp.clamp(hit.length, lens.min_depth, lens.max_depth)
-        out.depth[n, y, x] = wp.where(found, (metres - lens.offset) / lens.unit, lens.miss)
-    if out.semantic.shape[0] > 0:
-        out.semantic[n, y, x] = wp.where(found, id, 0)
-    if out.normals.shape[0] > 0:
-        normal = wp.where(wp.dot(hit.normal, ray.direction) > 0.0, -hit.normal, hit.normal)
-        out.normals[n, y, x] = wp.where(found, turned(views.matrix[n], normal), wp.vec3(0.0, 0.0, 0.0))
-    if out.points.shape[0] > 0:
-        point = ray.origin + hit.length * ray.direction
-        out.points[n, y, x] = wp.where(found, point, wp.vec3(0.0, 0.0, 0.0))
 
 
 @cache
@@ -465,14 +414,17 @@ def draw_kernel(colored: bool, moving: bool) -> Any:
                         slot = shape
                         seen = own
                         towards = turned_back(pose, views.light[n])
-                        normal = turned(pose, nearer.normal)
+                        normal = wp.transform_vector(pose, nearer.normal)
                         id = bodies.object_id[body]
         if wp.static(colored):
             color = wp.vec3(0.0, 0.0, 0.0)
             if hit.face >= 0:
                 triangle = slot.triangles[hit.face]
                 material = slot.materials[triangle.material]
-                shine = light(lens, towards, seen, hit)
+                cosine = wp.dot(hit.normal, towards)
+                if wp.dot(hit.normal, seen.direction) > 0.0:  # the normal is turned to the viewer
+                    cosine = -cosine
+                shine = lens.ambient + lens.diffuse * wp.max(cosine, 0.0)
                 color = shine * wp.vec3(
                     material.factor[0] * mixed(triangle, hit, wp.uint32(0)),
                     material.factor[1] * mixed(triangle, hit, wp.uint32(8)),
@@ -483,7 +435,17 @@ def draw_kernel(colored: bool, moving: bool) -> Any:
                     color = wp.cw_mul(color, wp.vec3(texel[0], texel[1], texel[2]))
             for k in range(3):
                 out.rgb[n, y, x, k] = byte(lens, color[k])
-        hit.normal = normal
-        write_geometry(lens, views, ray, hit, id, out, n, y, x)
+        found = hit.face >= 0
+        if out.depth.shape[0] > 0:
+            metres = wp.clamp(hit.length, lens.min_depth, lens.max_depth)
+            out.depth[n, y, x] = wp.where(found, (metres - lens.offset) / lens.unit, lens.miss)
+        if out.semantic.shape[0] > 0:
+            out.semantic[n, y, x] = wp.where(found, id, 0)
+        if out.normals.shape[0] > 0:
+            normal = wp.where(wp.dot(normal, ray.direction) > 0.0, -normal, normal)
+            out.normals[n, y, x] = wp.where(found, wp.transform_vector(views.matrix[n], normal), wp.vec3(0.0, 0.0, 0.0))
+        if out.points.shape[0] > 0:
+            point = ray.origin + hit.length * ray.direction
+            out.points[n, y, x] = wp.where(found, point, wp.vec3(0.0, 0.0, 0.0))
 
     return draw
