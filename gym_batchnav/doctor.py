@@ -196,7 +196,7 @@ def find_graphics() -> Graphics:
         return Graphics(vendors=vendors, driver=driver, error=str(error))
     tried = discovery.try_opengl()
     return Graphics(
-        loader=devices.has_egl(),
+        loader=devices.load_egl() is not None,
         vendors=vendors,
         driver=driver,
         egl=tuple(map(str, devices.egl_devices())),

@@ -33,7 +33,6 @@ _GL_UNPACK_ALIGNMENT = 0x0CF5
 _GL_LOWER_LEFT = 0x8CA1
 _GL_ZERO_TO_ONE = 0x935F
 _GL_CLIP_DISTANCE0 = 0x3000
-_CONTEXT_LOST = "GL_CONTEXT_LOST"
 
 T = TypeVar("T", moderngl.Buffer, moderngl.TextureArray)
 
@@ -43,13 +42,6 @@ class Context:
 
     Entering it (``with context:``) makes it current, as any OpenGL call requires; a forked child gets an error. Leaving
     it makes the caller's own context current again. Only one thread at a time may be inside; others wait.
-
-    Attributes:
-        moderngl: The ModernGL context.
-        pid: Id of the process that made it.
-        device: GL_RENDERER.
-        software: Whether the device draws on the processor.
-        clip_control: Whether clip space reaches from 0 to 1 in z, which keeps all bits of a reversed float depth.
     """
 
     def __init__(self) -> None:
@@ -65,19 +57,18 @@ class Context:
             self._current.restore()
 
     def _create(self) -> None:
-        """Make the context and query its capabilities."""
         self.moderngl = _create()
         # Dropped objects are released by the next __enter__, so that a forked child never deletes them on its own.
         self.moderngl.gc_mode = "context_gc"
         self.device: str = self.moderngl.info["GL_RENDERER"]
         self.software = is_software(self.device)
+        # Whether clip space reaches from 0 to 1 in z, which keeps all bits of a reversed float depth.
         self.clip_control = "GL_ARB_clip_control" in self.moderngl.extensions or self.moderngl.version_code >= 450
         self.flush = self._load("glFlush", 0)  # submits all pending calls
         self._tex_image_2d = self._load("glTexImage2D", 8, pointer=True)
         self._tex_image_3d = self._load("glTexImage3D", 9, pointer=True)
         self._tex_sub_image_3d = self._load("glTexSubImage3D", 10, pointer=True)
         self._pixel_store = self._load("glPixelStorei", 2)
-        self._copy_image_sub_data = self._load("glCopyImageSubData", 15)
         with self.moderngl:
             self._current.remember()
             self._no_framebuffer = self.moderngl.detect_framebuffer(0)
@@ -87,11 +78,7 @@ class Context:
                 self._load("glClipControl", 2)(_GL_LOWER_LEFT, _GL_ZERO_TO_ONE)
 
     def __enter__(self) -> moderngl.Context:
-        """Make the context current and release dropped objects.
-
-        Raises:
-            RuntimeError: If this is a forked child, or the thread's own context cannot be replaced.
-        """
+        """Make the context current and release dropped objects."""
         claim_process("OpenGL")
         self._lock.acquire()
         if self._depth == 0:
@@ -114,7 +101,6 @@ class Context:
         return self.moderngl
 
     def __exit__(self, *error: object) -> None:
-        """Make the thread's own context current again."""
         self._depth -= 1
         try:
             if self._depth == 0:
@@ -140,12 +126,7 @@ class Context:
         return texture
 
     def srgb_texture_array(self, side: int, layers: int) -> moderngl.TextureArray:
-        """Make an sRGB RGBA texture array with undefined texels, filtered within levels but never between them.
-
-        Args:
-            side: Texels per side of level 0, a power of two.
-            layers: Number of textures, at least 1.
-        """
+        """Make an sRGB RGBA texture array with undefined texels, filtered within levels but never between them."""
         array = self.moderngl.texture_array((1, 1, 1), 4)
         array.use(0)
         for level in range(side.bit_length()):
@@ -164,22 +145,8 @@ class Context:
         box = (0, 0, first, width, height, layers)
         self._tex_sub_image_3d(_GL_TEXTURE_2D_ARRAY, level, *box, _GL_RGBA, _GL_UNSIGNED_BYTE, texels.ctypes.data)
 
-    def copy_layers(
-        self, source: moderngl.TextureArray, first: int, target: moderngl.TextureArray, to: int, count: int, side: int
-    ) -> None:
-        """Copy ``count`` layers with all levels on the device, from layer ``first`` to layer ``to``."""
-        array = _GL_TEXTURE_2D_ARRAY
-        for level in range(side.bit_length()):
-            start = (source.glo, array, level, 0, 0, first)
-            end = (target.glo, array, level, 0, 0, to)
-            self._copy_image_sub_data(*start, *end, side >> level, side >> level, count)
-
     def allocate(self, objects: Iterator[T], what: str, remedy: str) -> list[T]:
-        """Return the objects that an iterator makes on the device; on an error none of them is kept.
-
-        Raises:
-            RuntimeError: The device lacks the memory for ``what``.
-        """
+        """Return the objects that an iterator makes on the device; on an error none of them is kept."""
         made: list[T] = []
         try:
             made.extend(objects)
@@ -193,13 +160,9 @@ class Context:
         return made
 
     def check(self, doing: str) -> None:
-        """Raise an error if OpenGL has reported one since the last check.
-
-        Raises:
-            RuntimeError: If the device was reset and its context lost, ran out of memory, or rejected a call.
-        """
+        """Raise RuntimeError if the device was reset, ran out of memory or rejected a call since the last check."""
         error = self.moderngl.error
-        if error == _CONTEXT_LOST:
+        if error == "GL_CONTEXT_LOST":
             shared_context.cache_clear()
             raise RuntimeError(
                 f"the OpenGL context was lost while {doing}: the driver has reset {self.device}. Close this renderer "
@@ -258,11 +221,7 @@ def _load_triton() -> None:
 
 @functools.cache
 def shared_context() -> Context:
-    """Return the context that all renderers of this process share; the first call creates it.
-
-    Raises:
-        RuntimeError: If there is no OpenGL 4.3; the message names the packages to install.
-    """
+    """Return the context that all renderers of this process share; RuntimeError if there is no OpenGL 4.3."""
     return Context()
 
 

@@ -18,36 +18,20 @@ from gym_batchnav.render.opengl.prepare import NUM_CLASSES
 
 MAX_INSTANCES = 1 << 20  # pairs of view and chunk per pass
 MAX_PASS_VIEWS = 65535  # number of work groups along y that OpenGL guarantees
-# One view of one chunk. The matrix is repeated here to be read as a vertex attribute, which under llvmpipe takes a
-# fifth less time per triangle than a look-up by the view's number.
-INSTANCE_RECORD = np.dtype(
-    [
-        ("rows", np.float32, (3, 4)),
-        ("view", np.uint32),
-        ("triangle", np.uint32),
-        ("tile", np.uint32),
-        ("unused", np.uint32),
-    ]
-)
+# One view of one chunk, see CULL in shaders.py. The matrix is repeated here to be read as a vertex attribute, which
+# under llvmpipe takes a fifth less time per triangle than a look-up by the view's number.
+INSTANCE_BYTES = 64
 # One view, or one body in a view; the record of the shaders.
 VIEW_RECORD = np.dtype([("rows", np.float32, (3, 4)), ("light", np.float32, 4), ("offsets", np.int32, 4)])
-_CHUNK_RECORD = np.dtype(
-    [("center", np.float32, 3), ("triangle", np.uint32), ("half", np.float32, 3), ("unused", np.uint32)]
-)
 
 
 class GrowingBuffer:
-    """A buffer that is rewritten for every draw and grows on demand; the context is always entered.
-
-    Attributes:
-        buffer: The buffer.
-        layout: Counter that increases whenever the buffer is replaced by a larger one.
-    """
+    """A buffer that is rewritten for every draw and grows on demand; the context is always entered."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self.buffer = context.moderngl.buffer(reserve=256, dynamic=True)
-        self.layout = 0
+        self.layout = 0  # increases whenever the buffer is replaced by a larger one
 
     def reserve(self, nbytes: int) -> moderngl.Buffer:
         """Return the buffer with space for ``nbytes`` and undefined contents."""
@@ -110,9 +94,11 @@ class Culler:
         commands = scenes.commands.copy()
         commands["base_instance"] = np.cumsum(room) - room
         if self._revision != scenes.revision:
-            self._write_chunks(scenes)
+            self._chunks.write(scenes.chunks)
+            self._lists.write(scenes.slot_lists)
+            self._revision = scenes.revision
         self.commands.write(commands).bind_to_storage_buffer(1)
-        self.instances.reserve(INSTANCE_RECORD.itemsize * int(room.sum())).bind_to_storage_buffer(2)
+        self.instances.reserve(INSTANCE_BYTES * int(room.sum())).bind_to_storage_buffer(2)
         self._chunks.buffer.bind_to_storage_buffer(3)
         self._lists.buffer.bind_to_storage_buffer(4)
         self._program["tan_half"] = camera.tan_half_width, camera.tan_half_height
@@ -125,17 +111,3 @@ class Culler:
             self._context.moderngl.memory_barrier()
         groups = np.arange(NUM_CLASSES)[:, None] * num_slots + [slots[first], slots[last - 1] + 1]
         return [(int(start), int(end - start)) for start, end in scenes.group_start[groups]]
-
-    def _write_chunks(self, scenes: SceneMirror) -> None:
-        """Upload the chunks of all slots for the shader."""
-        chunks = np.zeros(len(scenes.commands), _CHUNK_RECORD)
-        chunks["center"] = scenes.chunk_bounds[:, :3]
-        chunks["half"] = scenes.chunk_bounds[:, 3:]
-        chunks["triangle"] = scenes.chunk_triangle
-        self._chunks.write(chunks)
-        num_slots = len(scenes.num_chunks)
-        slot = np.repeat(np.tile(np.arange(num_slots), NUM_CLASSES), np.diff(scenes.group_start))
-        starts = np.append(0, np.cumsum(scenes.num_chunks))
-        by_slot = np.argsort(slot, kind="stable")
-        self._lists.write(np.concatenate([starts, by_slot]).astype(np.int32))
-        self._revision = scenes.revision

@@ -29,7 +29,6 @@ class EglDevice:
     software: bool = False  # whether it renders on the processor
 
     def __str__(self) -> str:
-        """Return the index and the known attributes as one line."""
         known = (self.renderer or self.vendor or ("software" if self.software else "unnamed"), self.file)
         return f"EGL device {self.index}: {', '.join(filter(None, known))}"
 
@@ -75,11 +74,6 @@ def load_egl() -> ctypes.CDLL | None:
     return egl
 
 
-def has_egl() -> bool:
-    """Return whether EGL's library can be loaded."""
-    return load_egl() is not None
-
-
 def egl_devices() -> tuple[EglDevice, ...]:
     """Return EGL's devices in its order; empty if EGL is missing or cannot list them."""
     functions = _egl_functions()
@@ -93,11 +87,7 @@ def egl_devices() -> tuple[EglDevice, ...]:
 
 
 def device_to_draw_on() -> EglDevice | None:
-    """Return EGL's device that this process draws on, or None if EGL lists none or not the one that is asked for.
-
-    Raises:
-        ValueError: If GLCONTEXT_DEVICE_INDEX or LOCAL_RANK is not a number.
-    """
+    """Return EGL's device that this process draws on, or None if EGL lists none or not the one that is asked for."""
     listed = egl_devices()
     chosen = choose_device(listed)
     return next((device for device in listed if device.index == chosen), None)

@@ -14,11 +14,9 @@ import sys
 from typing import NamedTuple
 
 from gym_batchnav.render.opengl.context import probe, shared_context
-from gym_batchnav.render.opengl.devices import device_to_draw_on, has_egl
+from gym_batchnav.render.opengl.devices import device_to_draw_on, load_egl
 from gym_batchnav.system.child import python_environment
 from gym_batchnav.system.process import is_frozen
-
-_SECONDS = 60
 
 
 class OpenGL(NamedTuple):
@@ -40,7 +38,7 @@ def find_device() -> str | None:
     device = device_to_draw_on()
     if device is not None:
         return f"software rasterizer ({device})" if device.software else probe()
-    if not has_egl() and not os.environ.get("DISPLAY"):
+    if load_egl() is None and not os.environ.get("DISPLAY"):
         return None
     return try_opengl().device
 
@@ -55,7 +53,7 @@ def try_opengl() -> OpenGL:
             [sys.executable, "-c", f"from {__name__} import main; main()"],
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            timeout=_SECONDS,
+            timeout=60,
             env=python_environment(),
         )
     except (OSError, subprocess.SubprocessError) as error:

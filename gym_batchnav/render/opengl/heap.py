@@ -26,20 +26,15 @@ class SlotHeap:
 
     ``item_sizes`` is the size of an item in bytes, by name of the buffer. Space is reserved in advance for at most
     ``limit`` items.
-
-    Attributes:
-        start: [K] int64, first item of every slot.
-        size: [K] int64, items of every slot.
-        capacity: Number of items that fit into the buffers.
-        layout: Counter that increases whenever the buffers are replaced.
     """
 
     def __init__(self, context: Context, num_slots: int, item_sizes: Mapping[str, int], limit: int) -> None:
         self._context, self._item_sizes, self._limit = context, dict(item_sizes), limit
         self._buffers: dict[str, moderngl.Buffer] = {}
-        self.start, self.size = np.zeros(num_slots, np.int64), np.zeros(num_slots, np.int64)
-        self.capacity = 0
-        self.layout = 0
+        self.start = np.zeros(num_slots, np.int64)  # [K], first item of every slot
+        self.size = np.zeros(num_slots, np.int64)  # [K], items of every slot
+        self.capacity = 0  # number of items that fit into the buffers
+        self.layout = 0  # increases whenever the buffers are replaced
 
     def buffer(self, name: str) -> moderngl.Buffer:
         """Return the buffer of a name."""
@@ -48,10 +43,8 @@ class SlotHeap:
     def place(self, sizes: Mapping[int, int]) -> None:
         """Move slots to new ranges, whose contents are undefined until they are written; all other slots keep theirs.
 
-        ``sizes`` is the number of items of every slot that changes, 0 to free its range.
-
-        Raises:
-            RuntimeError: If the device lacks the memory; all slots then keep their ranges.
+        ``sizes`` is the number of items of every slot that changes, 0 to free its range. All slots keep their ranges if
+        the device lacks the memory, a RuntimeError.
         """
         requested = self.size.copy()
         requested[list(sizes)] = list(sizes.values())

@@ -10,13 +10,7 @@ import numpy as np
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.render.opengl.context import Context
 from gym_batchnav.render.opengl.heap import SlotHeap, Uploads
-from gym_batchnav.render.opengl.prepare import (
-    DEVICE_BUFFERS,
-    NUM_CLASSES,
-    TRIANGLE_RECORD,
-    MeshPreparer,
-    PreparedMesh,
-)
+from gym_batchnav.render.opengl.prepare import DEVICE_BUFFERS, NUM_CLASSES, TRIANGLE_RECORD, MeshPreparer, PreparedMesh
 from gym_batchnav.render.opengl.textures import TextureMirror
 from gym_batchnav.scene.categories import SemanticIds
 
@@ -24,13 +18,11 @@ UPLOAD_BYTES = 4 << 20  # per batch, for scenes that are not visible in any of i
 
 # One indirect draw. Culling writes instance_count and base_instance; the rest is constant while a scene is resident.
 DRAW_COMMAND = np.dtype(
-    [
-        ("count", np.uint32),
-        ("instance_count", np.uint32),
-        ("first_index", np.uint32),
-        ("base_vertex", np.int32),
-        ("base_instance", np.uint32),
-    ]
+    [(name, np.uint32) for name in ("count", "instance_count", "first_index", "base_vertex", "base_instance")]
+)
+# A chunk as the culling shader reads it; half are half the sides of its bounding box.
+CHUNK_RECORD = np.dtype(
+    [("center", np.float32, 3), ("triangle", np.uint32), ("half", np.float32, 3), ("unused", np.uint32)]
 )
 
 
@@ -39,15 +31,13 @@ class SceneMirror:
 
     Chunks are numbered across all slots, sorted by class (chunks that are drawn alike) and then by slot. Command c
     draws chunk c.
-
-    Attributes:
-        revision: Counter that increases whenever the chunks are renumbered.
-        commands: [C] DRAW_COMMAND, without instances.
-        chunk_bounds: [C, 6] float32, metres: centre and half the sides of the chunk's bounding box.
-        chunk_triangle: [C] uint32, first record in ``triangles``.
-        group_start: [NUM_CLASSES * K + 1] int64, first chunk of every group.
-        num_chunks: [K] int64, chunks of every slot.
     """
+
+    commands: np.ndarray  # [C] DRAW_COMMAND, without instances
+    chunks: np.ndarray  # [C] CHUNK_RECORD
+    slot_lists: np.ndarray  # [K + 1 + C] int32: where the list of every slot begins and ends, then the chunks by slot
+    group_start: np.ndarray  # [NUM_CLASSES * K + 1] int64, first chunk of every group
+    num_chunks: np.ndarray  # [K] int64, chunks of every slot
 
     def __init__(self, library: SceneLibrary, semantic_ids: SemanticIds) -> None:
         self._library = library
@@ -57,7 +47,7 @@ class SceneMirror:
         self._textures: dict[tuple[int, bool], TextureMirror] = {}
         self._heaps: dict[str, SlotHeap] = {}
         self._uploads = Uploads()
-        self.revision = 0
+        self.revision = 0  # increases whenever the chunks are renumbered
 
     def textures(self, size: int, masks_only: bool) -> TextureMirror:
         """Return the textures that a target needs; a full set also serves targets that need only masks."""
@@ -84,11 +74,7 @@ class SceneMirror:
         return self._heaps["materials"].start
 
     def sync(self, context: Context, slots: np.ndarray) -> None:
-        """Update the device: the slots [N] int64 of views at once, other slots a part at a time.
-
-        Raises:
-            RuntimeError: If the scenes exceed the capacity of the device.
-        """
+        """Update the device: the slots [N] int64 of views at once, other slots a part at a time."""
         if self._generation != self._library.generation:
             generation = self._library.generation
             self._follow(context)
@@ -101,7 +87,7 @@ class SceneMirror:
         held = [self._library.prepared(slot, self._key) for slot in range(self._library.num_slots)]
         changed = {slot: mesh for slot, mesh in enumerate(held) if mesh is not self._held[slot]}
         triangles = sum(len(mesh.triangles) for mesh in held if mesh is not None)
-        limit = _most_triangles(context)
+        limit = context.moderngl.info["GL_MAX_SHADER_STORAGE_BLOCK_SIZE"] // TRIANGLE_RECORD.itemsize
         if triangles > limit:
             raise RuntimeError(
                 f"the resident scenes have {triangles} triangles, but {context.device} holds {limit} in one buffer: "
@@ -128,28 +114,28 @@ class SceneMirror:
 
     def _number_chunks(self) -> None:
         """Number the chunks of all slots by group and make their draw commands."""
-        counts = np.zeros((NUM_CLASSES, len(self._held)), np.int64)
-        pieces: list[tuple[int, int, PreparedMesh, slice]] = []
-        for slot, mesh in enumerate(self._held):
-            if mesh is not None:
-                start = np.searchsorted(mesh.chunk_class, np.arange(NUM_CLASSES + 1)).tolist()
-                counts[:, slot] = np.diff(start)
-                pieces += [(k, slot, mesh, slice(start[k], start[k + 1])) for k in range(NUM_CLASSES)]
-        pieces.sort(key=lambda piece: piece[:2])
+        sizes = [0 if mesh is None else len(mesh.chunk_class) for mesh in self._held]
+        slots = np.repeat(np.arange(len(sizes)), sizes)
 
         def gather(name: str, empty: np.ndarray) -> np.ndarray:
-            return np.concatenate([empty, *(getattr(mesh, name)[part] for _, _, mesh, part in pieces)])
+            return np.concatenate([empty, *(getattr(mesh, name) for mesh in self._held if mesh is not None)])
 
-        slots = np.repeat(np.tile(np.arange(len(self._held)), NUM_CLASSES), counts.ravel())
-        first = gather("chunk_first", np.zeros(0, np.int64)) + self._heaps["triangles"].start[slots]
+        groups = gather("chunk_class", np.zeros(0, np.int64)) * len(sizes) + slots
+        order = np.argsort(groups, kind="stable")
+        slots = slots[order]
+        first = gather("chunk_first", np.zeros(0, np.int64))[order] + self._heaps["triangles"].start[slots]
         self.commands = np.zeros(len(slots), DRAW_COMMAND)
-        self.commands["count"] = 3 * gather("chunk_count", np.zeros(0, np.int64))
+        self.commands["count"] = 3 * gather("chunk_count", np.zeros(0, np.int64))[order]
         self.commands["first_index"] = 3 * first
         self.commands["base_vertex"] = self._heaps["vertices"].start[slots]
-        self.chunk_bounds = gather("chunk_bounds", np.zeros((0, 6), np.float32))
-        self.chunk_triangle = first.astype(np.uint32)
-        self.group_start = np.append(0, np.cumsum(counts.ravel()))
-        self.num_chunks = counts.sum(axis=0)
+        bounds = gather("chunk_bounds", np.zeros((0, 6), np.float32))[order]
+        self.chunks = np.zeros(len(slots), CHUNK_RECORD)
+        self.chunks["center"] = bounds[:, :3]
+        self.chunks["half"] = bounds[:, 3:]
+        self.chunks["triangle"] = first
+        self.slot_lists = np.concatenate([[0], np.cumsum(sizes), np.argsort(order)]).astype(np.int32)
+        self.group_start = np.append(0, np.cumsum(np.bincount(groups, minlength=NUM_CLASSES * len(sizes))))
+        self.num_chunks = np.array(sizes, np.int64)
         self.revision += 1
 
     def forget(self) -> None:
@@ -160,8 +146,3 @@ class SceneMirror:
             textures.forget()
         self._uploads = Uploads()
         self._heaps = {}
-
-
-def _most_triangles(context: Context) -> int:
-    """Return the number of triangles that fit into the largest buffer that shaders can read."""
-    return context.moderngl.info["GL_MAX_SHADER_STORAGE_BLOCK_SIZE"] // TRIANGLE_RECORD.itemsize

@@ -78,11 +78,7 @@ class MeshPreparer:
     semantic_ids: SemanticIds = field(default=SemanticIds())  # what the sensor "semantic" draws
 
     def __call__(self, scene: Scene) -> PreparedMesh:
-        """Sort a scene's triangles into chunks of neighbours that are drawn alike.
-
-        Raises:
-            ValueError: A triangle refers to a vertex or a material that the scene does not have.
-        """
+        """Sort a scene's triangles into chunks of neighbours that are drawn alike."""
         check_triangles(scene)
         materials = scene.materials
         kinds = 2 * (materials.alpha_mode == MASK) + materials.double_sided
@@ -130,7 +126,7 @@ class TexturePreparer:
     masks_only: bool  # whether to include only textures of masked materials, for targets without colour
 
     def __call__(self, scene: Scene) -> PreparedTextures:
-        """Prepare the textures of one scene."""
+        """Prepare the textures of a scene."""
         layers = scene.materials.texture
         if self.masks_only:
             layers = np.where(scene.materials.alpha_mode == MASK, layers, -1)

@@ -44,23 +44,11 @@ class OpenGLRenderer(Renderer):
         claim_process("OpenGL")
         return shared_context().device
 
-    @property
-    def pipeline(self) -> Pipeline:
-        """The device objects that targets share, made at the first call.
-
-        Raises:
-            RuntimeError: If there is no OpenGL 4.3; the message names the packages to install.
-        """
-        return self._pipeline_of(self._scenes)
-
-    @property
-    def body_pipeline(self) -> Pipeline:
-        """The device objects for moving bodies, made at the first call; there must be a library of bodies."""
-        assert self._body_scenes is not None
-        return self._pipeline_of(self._body_scenes)
-
-    def _pipeline_of(self, scenes: SceneMirror) -> Pipeline:
+    def pipeline(self, of_bodies: bool = False) -> Pipeline:
+        """Return the device objects that targets share for scenes or for moving bodies, made at the first call."""
         self.check_open()
+        scenes = self._body_scenes if of_bodies else self._scenes
+        assert scenes is not None
         if scenes not in self._pipelines:
             context = shared_context()
             with context:

@@ -46,15 +46,7 @@ def picture_bytes(camera: Camera, sensor: str) -> int:
 
 
 class DeviceObjects:
-    """The device objects of a target.
-
-    Attributes:
-        grid: Columns and rows of tiles.
-        pages: First view and the view after the last of every page, a run of views that fills the framebuffer once.
-        gathered: The pictures of one page per sensor, before they are appended to those of the batch.
-        pictures: Sets of buffers for the pictures of a batch, which take turns, so that one batch is read while the
-            next is drawn.
-    """
+    """The device objects of a target."""
 
     def __init__(
         self, pipeline: Pipeline, camera: Camera, sensors: tuple[str, ...], num_views: int, num_sets: int
@@ -73,13 +65,16 @@ class DeviceObjects:
         self.framebuffer = context.moderngl.framebuffer(colors, self.attachments["depth"])
         self.views = GrowingBuffer(context)
         per_page = self.grid[0] * self.grid[1]
+        # The first view and the view after the last of every run of views that fills the framebuffer once.
         self.pages = [(first, min(first + per_page, num_views)) for first in range(0, num_views, per_page)]
         groups = -(-min(per_page, num_views) * camera.width * camera.height // 4)  # of four pixels
         sizes = {sensor: picture_bytes(camera, sensor) for sensor in sensors}
         pixels = camera.width * camera.height
+        # The pictures of one page, before they are appended to those of the batch.
         self.gathered: _Buffers = {
             sensor: context.moderngl.buffer(reserve=4 * groups * size // pixels) for sensor, size in sizes.items()
         }
+        # Pictures of batches: one set is read while the next batch is drawn into another.
         self.pictures: list[_Buffers] = [
             {sensor: context.moderngl.buffer(reserve=num_views * size) for sensor, size in sizes.items()}
             for _ in range(most_in_flight(num_sets))
@@ -107,11 +102,11 @@ class OpenGLDrawing(Drawing):
 
     @override
     def begin(self, slots: np.ndarray, views: np.ndarray, bodies: BodyViews) -> tuple[int, int]:
-        pipeline = self._renderer.pipeline
+        pipeline = self._renderer.pipeline()
         with pipeline.context:
             pipeline.scenes.sync(pipeline.context, slots)
             if len(bodies):
-                self._renderer.body_pipeline.scenes.sync(pipeline.context, np.asarray(bodies.slot, np.int64))
+                self._renderer.pipeline(of_bodies=True).scenes.sync(pipeline.context, np.asarray(bodies.slot, np.int64))
             if self._objects is None:
                 made = DeviceObjects(pipeline, self._camera, self._sensors, self._num_views, len(self._sets))
                 self._objects = made
@@ -121,7 +116,12 @@ class OpenGLDrawing(Drawing):
                 if first < len(slots):
                     self._draw_page(pipeline, self._objects, slots[part], views[part], bodies.of_views(first, last))
                     self._pack(pipeline, self._objects, len(slots[part]))
-                    self._append(pipeline, self._objects.gathered, pictures, first, len(slots[part]))
+                    for sensor, buffer in self._objects.gathered.items():
+                        size = picture_bytes(self._camera, sensor)
+                        copied = size * len(slots[part])
+                        pipeline.context.moderngl.copy_buffer(
+                            pictures[sensor], buffer, copied, write_offset=first * size
+                        )
             pipeline.context.flush()
         batch = (self._num_begun, len(slots))
         self._num_begun += 1
@@ -133,7 +133,7 @@ class OpenGLDrawing(Drawing):
         number, count = batch
         images = {sensor: picture[:count] for sensor, picture in self._sets[number % len(self._sets)].items()}
         buffers = self._objects.pictures[number % len(self._objects.pictures)]
-        context = self._renderer.pipeline.context
+        context = self._renderer.pipeline().context
         with context:
             context.check("drawing")  # reading from a lost or exhausted device would crash
             try:
@@ -148,7 +148,7 @@ class OpenGLDrawing(Drawing):
     def close(self) -> None:
         if self._objects is not None:
             self._objects = None
-            self._renderer.pipeline.context.collect()
+            self._renderer.pipeline().context.collect()
 
     def _draw_page(
         self, pipeline: Pipeline, objects: DeviceObjects, slots: np.ndarray, views: np.ndarray, bodies: BodyViews
@@ -166,7 +166,7 @@ class OpenGLDrawing(Drawing):
         if not len(bodies):
             return
         assert self._body_textures is not None
-        pipeline = self._renderer.body_pipeline
+        pipeline = self._renderer.pipeline(of_bodies=True)
         of_bodies = np.zeros(len(bodies), VIEW_RECORD)
         of_bodies["rows"] = np.matmul(views[bodies.view], bodies.pose)[:, :3]
         of_bodies["light"][:, :3] = np.einsum("eik,ei->ek", bodies.pose[:, :3, :3], records["light"][bodies.view, :3])
@@ -203,8 +203,8 @@ class OpenGLDrawing(Drawing):
     ) -> moderngl.VertexArray:
         """Set the camera of the program for opaque or masked chunks and return the program's vertex array."""
         kind = Kind("rgb" in self._sensors, "semantic" in self._sensors, masked)
-        if (kind.rgb or masked) and textures.num_pages > 1:
-            kind = kind._replace(num_pages=textures.num_pages, page_layers=textures.page_layers)
+        if (kind.rgb or masked) and len(textures.pages) > 1:
+            kind = kind._replace(num_pages=len(textures.pages), page_layers=textures.page_layers)
         program = pipeline.program(kind)
         camera = self._camera
         program["tan_half"] = camera.tan_half_width, camera.tan_half_height
@@ -239,9 +239,3 @@ class OpenGLDrawing(Drawing):
         pipeline.context.moderngl.memory_barrier()  # otherwise the packer does not see a clear without draws
         packer.run(-(-pixels // _PACK_PIXELS))
         pipeline.context.moderngl.memory_barrier()
-
-    def _append(self, pipeline: Pipeline, gathered: _Buffers, pictures: _Buffers, first: int, num_views: int) -> None:
-        """Copy the pictures of a page to their place in the batch, from view ``first`` on."""
-        for sensor, buffer in gathered.items():
-            size = picture_bytes(self._camera, sensor)
-            pipeline.context.moderngl.copy_buffer(pictures[sensor], buffer, num_views * size, write_offset=first * size)

@@ -26,34 +26,21 @@ class TextureMirror:
     texels by more than the renderers may differ, and take seconds per scene to encode.
 
     If ``masks_only``, it holds only textures of masked materials.
-
-    Attributes:
-        size: Texels per side of level 0.
-        page_layers: Number of layers of every page except the last.
     """
 
     def __init__(self, library: SceneLibrary, size: int, masks_only: bool) -> None:
-        self.size = size
+        self.size = size  # texels per side of level 0
         self._library = library
         (self._key,) = library.add_preparers([TexturePreparer(size, masks_only)])
         self._held: list[PreparedTextures | None] = [None] * library.num_slots
         self._layers: list[np.ndarray] = [np.zeros(0, np.int64)] * library.num_slots  # of every slot's textures
-        self._pages: list[moderngl.TextureArray] = []
+        self.pages: list[moderngl.TextureArray] = []
         self._capacity = 0
         self._table: moderngl.Buffer | None = None
-        self.page_layers = 1
-
-    @property
-    def num_pages(self) -> int:
-        """The number of pages."""
-        return len(self._pages)
+        self.page_layers = 1  # number of layers of every page except the last
 
     def follow(self, context: Context, uploads: Uploads, materials: SlotHeap) -> None:
-        """Update all slots; to be called only when the slots or the places of materials have changed.
-
-        Raises:
-            RuntimeError: If there are more textures than the device holds.
-        """
+        """Update all slots; to be called only when the slots or the places of materials have changed."""
         held = [self._library.prepared(slot, self._key) for slot in range(self._library.num_slots)]
         changed = [slot for slot, textures in enumerate(held) if textures is not self._held[slot]]
         self.page_layers = context.moderngl.info["GL_MAX_ARRAY_TEXTURE_LAYERS"]
@@ -66,10 +53,11 @@ class TextureMirror:
                 f"the resident scenes have {total} textures, but {context.device} holds {limit}: "
                 "keep fewer scenes resident, or choose renderer='embree'"
             )
+        if not self.pages or total > self._capacity or self._capacity > 4 * max(room, 1):
+            self._resize(context, room)
+            changed = list(range(len(held)))
         for slot in changed:
             self._layers[slot] = np.zeros(0, np.int64)
-        if not self._pages or total > self._capacity or self._capacity > 4 * max(room, 1):
-            self._resize(context, room)
         free = np.setdiff1d(np.arange(self._capacity), np.concatenate(self._layers))
         for slot in changed:
             textures = held[slot]
@@ -80,7 +68,7 @@ class TextureMirror:
 
     def bind(self) -> None:
         """Bind the pages to texture units from 0 on and the table to storage buffer 3."""
-        for unit, page in enumerate(self._pages):
+        for unit, page in enumerate(self.pages):
             page.use(unit)
         assert self._table is not None
         self._table.bind_to_storage_buffer(3)
@@ -89,21 +77,21 @@ class TextureMirror:
         """Remove the preparer from the library; to be called once, since other renderers may share it."""
         self._library.remove_preparer(self._key)
         self._held = []
-        self._pages = []  # targets may keep the textures
+        self.pages = []  # targets may keep the textures
         self._table = None
 
     def _pieces(self, context: Context, slot: int, textures: PreparedTextures) -> Iterator[int]:
-        """Write a slot's textures level by level, and yield the size of each; layers may be moved in between."""
+        """Write a slot's textures level by level, and yield the size of each."""
         for index in range(len(textures.pool)):
             for level, texels in enumerate(textures.pool.levels):
                 page, layer = divmod(int(self._layers[slot][index]), self.page_layers)
-                context.write_layers(self._pages[page], level, layer, texels[index : index + 1])
+                context.write_layers(self.pages[page], level, layer, texels[index : index + 1])
                 yield texels[index].nbytes
 
     def _resize(self, context: Context, room: int) -> None:
-        """Make new pages for at least ``room`` textures, and copy the remaining layers on the device."""
+        """Make new pages for at least ``room`` textures, all of which must be written again."""
         limit = MAX_PAGES * self.page_layers
-        capacity = max(min(room + room // 8 if self._pages else room, limit), 1)
+        capacity = max(min(room + room // 8 if self.pages else room, limit), 1)
         fulls, rest = divmod(capacity, self.page_layers)
         depths = [self.page_layers] * fulls + [rest] * (rest > 0)
         pages = context.allocate(
@@ -111,15 +99,9 @@ class TextureMirror:
             f"textures of {self.size} pixels",
             "pass a smaller texture_size=, or keep fewer scenes resident",
         )
-        kept = np.concatenate(self._layers)
-        for source, target, count in runs(kept, self.page_layers):
-            (from_page, first), (to_page, to_first) = divmod(source, self.page_layers), divmod(target, self.page_layers)
-            context.copy_layers(self._pages[from_page], first, pages[to_page], to_first, count, self.size)
-        ends = np.cumsum([len(layers) for layers in self._layers])
-        self._layers = np.split(np.arange(len(kept)), ends[:-1])
-        for page in self._pages:
+        for page in self.pages:
             page.release()
-        self._pages = pages
+        self.pages = pages
         self._capacity = capacity
 
     def _write_table(self, context: Context, materials: SlotHeap) -> None:
@@ -132,11 +114,3 @@ class TextureMirror:
         if self._table is None or self._table.size != table.nbytes:
             self._table = context.moderngl.buffer(reserve=table.nbytes)
         self._table.write(table)
-
-
-def runs(sources: np.ndarray, page: int) -> list[tuple[int, int, int]]:
-    """Split copies of layers ``sources[i]`` to ``i`` into runs (source, target, length) that cross no page."""
-    targets = np.arange(len(sources))
-    keys = np.stack([sources - targets, sources // page, targets // page])
-    found = np.split(targets, 1 + np.flatnonzero(np.diff(keys).any(axis=0)))
-    return [(int(sources[run[0]]), int(run[0]), len(run)) for run in found if len(run)]

@@ -29,7 +29,7 @@ class TestChoice:
         """Stand-ins for the two ways to create a context."""
         monkeypatch.setattr(discovery, "probe", lambda: "made here")
         monkeypatch.setattr(discovery, "try_opengl", lambda: discovery.OpenGL("made elsewhere"))
-        monkeypatch.setattr(discovery, "has_egl", lambda: False)
+        monkeypatch.setattr(discovery, "load_egl", lambda: None)
         monkeypatch.delenv("DISPLAY", raising=False)
 
     @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ class TestChoice:
 
     def test_what_egl_cannot_list_is_tried_elsewhere(self, monkeypatch):
         monkeypatch.setattr(discovery, "device_to_draw_on", lambda: None)
-        monkeypatch.setattr(discovery, "has_egl", lambda: True)
+        monkeypatch.setattr(discovery, "load_egl", lambda: object())
         assert discovery.find_device() == "made elsewhere"
 
 

@@ -193,7 +193,7 @@ def test_textures_beyond_the_layers_of_one_array_look_the_same(monkeypatch):
         with rendering(*scenes) as renderer:
             drawn = renderer.target(Camera(), ALL, 2)
             images.append(drawn.render(slots, np.repeat(AHEAD, 2, axis=0)))
-            assert drawn._drawing._textures.num_pages == (1 if layers == 2048 else 4)
+            assert len(drawn._drawing._textures.pages) == (1 if layers == 2048 else 4)
     for name in ALL:
         np.testing.assert_array_equal(images[0][name], images[1][name])
 
