@@ -195,8 +195,8 @@ def find_renderer(name: str) -> RendererChoice:
     if name == "warp" and warp_on_gpu is None:
         raise RuntimeError(f"renderer='warp' needs the package warp-lang: {INSTALL_WARP}")
     if name == "warp":
-        reason = "renderer='warp' found no NVIDIA device and draws slowly, on one thread of the processor"
-        return RendererChoice("warp", f"{reason}: use renderer='auto'", warns=True)
+        reason = "renderer='warp' found no NVIDIA device and draws slowly, on one thread: use renderer='auto'"
+        return RendererChoice("warp", reason, warns=True)
     opengl_device = _opengl_device() if name != "embree" else None
     return choose_renderer(name, opengl_device, is_embree_installed(), NVIDIA_DRIVER_FILE.exists())
 
@@ -204,10 +204,7 @@ def find_renderer(name: str) -> RendererChoice:
 def choose_renderer(name: str, opengl_device: str | None, has_embree: bool, has_nvidia: bool = False) -> RendererChoice:
     """Choose between OpenGL and Embree, where OpenGL 4.3 draws on a device of a name, or on none.
 
-    Users of a machine with an NVIDIA GPU expect it to be used.
-
-    Raises:
-        RuntimeError: If the renderer is ``"opengl"`` and OpenGL was not found.
+    Users of a machine with an NVIDIA GPU expect it to be used. ``"opengl"`` without a device raises RuntimeError.
     """
     if name == "embree":
         return RendererChoice("embree", "renderer='embree' was requested")
@@ -243,14 +240,10 @@ def ray_tracer() -> str:
 
 
 def check_device(device: str, renderer: str) -> None:
-    """Raise an error unless a renderer can put observations on a device; called when an environment is made.
-
-    Args:
-        device: The environment's ``obs_device``, one of ``DEVICES``.
-        renderer: Name of the renderer, one of ``RENDERERS``.
+    """Raise an error unless a renderer of a name can put observations on the device ``obs_device``.
 
     Raises:
-        ValueError: If the device is none of these, or the renderer draws into main memory only.
+        ValueError: If the device is none of ``DEVICES``, or the renderer draws into main memory only.
         RuntimeError: If Warp, torch or an NVIDIA device is missing.
     """
     if device not in DEVICES:
@@ -322,11 +315,9 @@ def needs_ray_table(camera: Camera, sensors: Sequence[str]) -> bool:
 
 
 def ray_table_bytes(camera: Camera) -> tuple[int, int]:
-    """Return the bytes of main memory that a camera's table of rays takes, and the least that its computation adds.
-
-    A ray has six float32, and a packet of 16 rays six more.
-    """
+    """Return the bytes of main memory that a camera's table of rays takes, and the least that its computation adds."""
     pixels = camera.width * camera.height
+    # A ray has six float32, and a packet of 16 rays six more.
     return 24 * pixels + 24 * pixels // 16, (96 if camera.lens is None else 238) * pixels
 
 
@@ -342,5 +333,4 @@ def check_opengl(camera: Camera, sensors: Sequence[str]) -> None:
 def empty_pictures(camera: Camera, sensors: Sequence[str], num_views: int) -> dict[str, np.ndarray]:
     """Return one array per sensor for the pictures of ``num_views`` views; their contents are undefined."""
     shape = (num_views, camera.height, camera.width)
-    formats = {sensor: SENSOR_FORMATS[sensor] for sensor in sensors}
-    return {sensor: np.empty((*shape, channels), dtype) for sensor, (dtype, channels) in formats.items()}
+    return {sensor: np.empty((*shape, SENSOR_FORMATS[sensor][1]), SENSOR_FORMATS[sensor][0]) for sensor in sensors}

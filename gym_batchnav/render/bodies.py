@@ -27,7 +27,6 @@ class BodyViews:
         return cls(empty, empty, np.zeros((0, 4, 4), np.float32), np.zeros(0, np.int32))
 
     def __len__(self) -> int:
-        """Return the number of rows, E."""
         return len(self.view)
 
     def of_views(self, first: int, last: int) -> BodyViews:

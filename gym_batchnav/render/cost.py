@@ -14,13 +14,8 @@ def resident_cost(num_triangles: int, num_vertices: int, num_textures: int, text
     """Return the bytes that a resident scene takes: main memory with Embree and with OpenGL, and memory of the GPU.
 
     This holds for depth and rgb of more than 64 pixels per side, and for scenes with uvs and vertex colours. The
-    navmesh, distances and episodes come on top, mostly some megabytes.
-
-    Args:
-        num_triangles: Number of triangles.
-        num_vertices: Number of vertices.
-        num_textures: Number of textures.
-        texture_bytes: Their bytes in main memory, after they were scaled down.
+    navmesh, distances and episodes come on top, mostly some megabytes. ``texture_bytes`` are those of the textures in
+    main memory, after they were scaled down.
     """
     scene = (12 + 8) * num_triangles + (12 + 8 + 4) * num_vertices + texture_bytes
     mips = num_textures * (4 * _SIDE**2 * 4 // 3)

@@ -24,14 +24,13 @@ SRGB_ENCODE = np.rint(linear_to_srgb(np.arange(_ENCODE_STEPS + 1) / _ENCODE_STEP
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TexturePool:
-    """Square mip chains of L textures in one flat array, sorted by level and then by texture."""
+    """Square mip chains of L textures, its length, in one flat array, sorted by level and then by texture."""
 
     size: int  # texels per side of level 0, a power of two
     levels: tuple[np.ndarray, ...]  # level k: [L, size >> k, size >> k, 4] uint8 view into flat, down to 1x1
     flat: np.ndarray  # [bytes] uint8, RGBA: sRGB colour, linear alpha
 
     def __len__(self) -> int:
-        """Return the number of textures, L."""
         return len(self.levels[0])
 
     @property
@@ -96,6 +95,7 @@ def _resize(texture: np.ndarray, decode: np.ndarray, encode: np.ndarray, out: np
     size = out.shape[0]
     steps = np.float32(len(encode) - 1)
     row = np.empty((width, 4), np.float32)  # one output row before it is averaged along x
+    mean = np.empty(4, np.float32)
     for y in range(size):
         # Stage 1: average down the columns. Source row r covers [r, r + 1], the output row [top, bottom].
         top = y * height / size
@@ -104,26 +104,22 @@ def _resize(texture: np.ndarray, decode: np.ndarray, encode: np.ndarray, out: np
         for r in range(int(top), min(int(np.ceil(bottom)), height)):
             weight = np.float32((min(bottom, r + 1.0) - max(top, float(r))) / (bottom - top))
             for x in range(width):
-                row[x, 0] += weight * decode[texture[r, x, 0]]
-                row[x, 1] += weight * decode[texture[r, x, 1]]
-                row[x, 2] += weight * decode[texture[r, x, 2]]
+                for channel in range(3):
+                    row[x, channel] += weight * decode[texture[r, x, channel]]
                 row[x, 3] += weight * np.float32(texture[r, x, 3])
         # Stage 2: average along the row.
         for x in range(size):
             left = x * width / size
             right = (x + 1) * width / size
-            red = green = blue = alpha = np.float32(0.0)
+            mean[:] = 0.0
             for c in range(int(left), min(int(np.ceil(right)), width)):
                 weight = np.float32((min(right, c + 1.0) - max(left, float(c))) / (right - left))
-                red += weight * row[c, 0]
-                green += weight * row[c, 1]
-                blue += weight * row[c, 2]
-                alpha += weight * row[c, 3]
+                for channel in range(4):
+                    mean[channel] += weight * row[c, channel]
             half = np.float32(0.5)
-            out[y, x, 0] = encode[int(min(red * steps, steps) + half)]
-            out[y, x, 1] = encode[int(min(green * steps, steps) + half)]
-            out[y, x, 2] = encode[int(min(blue * steps, steps) + half)]
-            out[y, x, 3] = int(alpha + half)
+            for channel in range(3):
+                out[y, x, channel] = encode[int(min(mean[channel] * steps, steps) + half)]
+            out[y, x, 3] = int(mean[3] + half)
 
 
 @njit(**ENTRY)
