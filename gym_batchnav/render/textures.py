@@ -95,7 +95,6 @@ def _resize(texture: np.ndarray, decode: np.ndarray, encode: np.ndarray, out: np
     size = out.shape[0]
     steps = np.float32(len(encode) - 1)
     row = np.empty((width, 4), np.float32)  # one output row before it is averaged along x
-    mean = np.empty(4, np.float32)
     for y in range(size):
         # Stage 1: average down the columns. Source row r covers [r, r + 1], the output row [top, bottom].
         top = y * height / size
@@ -104,22 +103,26 @@ def _resize(texture: np.ndarray, decode: np.ndarray, encode: np.ndarray, out: np
         for r in range(int(top), min(int(np.ceil(bottom)), height)):
             weight = np.float32((min(bottom, r + 1.0) - max(top, float(r))) / (bottom - top))
             for x in range(width):
-                for channel in range(3):
-                    row[x, channel] += weight * decode[texture[r, x, channel]]
+                row[x, 0] += weight * decode[texture[r, x, 0]]
+                row[x, 1] += weight * decode[texture[r, x, 1]]
+                row[x, 2] += weight * decode[texture[r, x, 2]]
                 row[x, 3] += weight * np.float32(texture[r, x, 3])
         # Stage 2: average along the row.
         for x in range(size):
             left = x * width / size
             right = (x + 1) * width / size
-            mean[:] = 0.0
+            red = green = blue = alpha = np.float32(0.0)
             for c in range(int(left), min(int(np.ceil(right)), width)):
                 weight = np.float32((min(right, c + 1.0) - max(left, float(c))) / (right - left))
-                for channel in range(4):
-                    mean[channel] += weight * row[c, channel]
+                red += weight * row[c, 0]
+                green += weight * row[c, 1]
+                blue += weight * row[c, 2]
+                alpha += weight * row[c, 3]
             half = np.float32(0.5)
-            for channel in range(3):
-                out[y, x, channel] = encode[int(min(mean[channel] * steps, steps) + half)]
-            out[y, x, 3] = int(mean[3] + half)
+            out[y, x, 0] = encode[int(min(red * steps, steps) + half)]
+            out[y, x, 1] = encode[int(min(green * steps, steps) + half)]
+            out[y, x, 2] = encode[int(min(blue * steps, steps) + half)]
+            out[y, x, 3] = int(alpha + half)
 
 
 @njit(**ENTRY)

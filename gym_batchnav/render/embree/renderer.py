@@ -31,11 +31,7 @@ _SERIAL_PIXELS = 4 * 64 * 64  # up to this number of pixels one thread draws
 
 
 class EmbreeRenderer(RayTracer):
-    """A renderer of one library's scenes by ray tracing.
-
-    Raises:
-        RuntimeError: If Embree is not installed or cannot run here.
-    """
+    """A renderer of one library's scenes by ray tracing."""
 
     name = "embree"
 

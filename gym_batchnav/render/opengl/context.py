@@ -130,9 +130,8 @@ class Context:
         array = self.moderngl.texture_array((1, 1, 1), 4)
         array.use(0)
         for level in range(side.bit_length()):
-            shape = (side >> level, side >> level, layers)
-            texels = (_GL_RGBA, _GL_UNSIGNED_BYTE, None)
-            self._tex_image_3d(_GL_TEXTURE_2D_ARRAY, level, _GL_SRGB8_ALPHA8, *shape, 0, *texels)
+            box = (side >> level, side >> level, layers, 0)  # without a border
+            self._tex_image_3d(_GL_TEXTURE_2D_ARRAY, level, _GL_SRGB8_ALPHA8, *box, _GL_RGBA, _GL_UNSIGNED_BYTE, None)
         array.filter = (moderngl.LINEAR_MIPMAP_NEAREST, moderngl.LINEAR)
         return array
 

@@ -51,9 +51,7 @@ class SceneMirror:
 
     def textures(self, size: int, masks_only: bool) -> TextureMirror:
         """Return the textures that a target needs; a full set also serves targets that need only masks."""
-        full = self._textures.get((size, False))
-        if masks_only and full is not None:
-            return full
+        masks_only = masks_only and (size, False) not in self._textures
         if (size, masks_only) not in self._textures:
             self._textures[size, masks_only] = TextureMirror(self._library, size, masks_only)
             self._generation = None

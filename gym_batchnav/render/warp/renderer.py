@@ -92,9 +92,6 @@ class WarpRenderer(RayTracer):
     """A renderer of one library's scenes by ray tracing on an NVIDIA device.
 
     Without an NVIDIA device it draws on one thread of the processor, which is meant for tests.
-
-    Raises:
-        RuntimeError: If Warp cannot run here.
     """
 
     name = "warp"
