@@ -190,7 +190,6 @@ class RayTracer(Renderer):
         """
         needs = (library, cull, size, masked_only)
         if needs not in self._tables or self._tables[needs][0] != library.generation:
-            generation = library.generation
             ids = self.semantic_ids if library is self.library else SemanticIds()  # a whole body has one id
             has_full = (library, SurfacePreparer(size, masked_only=False)) in self._keys
             preparers = (self.geometry_preparer(ids, cull), SurfacePreparer(size, masked_only and not has_full))
@@ -201,10 +200,10 @@ class RayTracer(Renderer):
             trees, surfaces = (self._keys[library, one] for one in preparers)
             slots = range(library.num_slots)
             rows = [(library.prepared(slot, trees), library.prepared(slot, surfaces)) for slot in slots]
-            table = self.fill_table(library, cull, size, rows)
+            table = library.generation, self.fill_table(library, cull, size, rows)
             # Older tables would keep scenes that have left.
             current = {one: held for one, held in self._tables.items() if held[0] == one[0].generation}
-            self._tables = {**current, needs: (generation, table)}
+            self._tables = {**current, needs: table}
         return self._tables[needs][1]
 
     @override
