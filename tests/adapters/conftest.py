@@ -25,15 +25,6 @@ def the_same_actions_in_every_run():
 
 
 @pytest.fixture
-def opened():
-    """Environments to close."""
-    made = []
-    yield lambda env: made.append(env) or env
-    for env in made:
-        env.close()
-
-
-@pytest.fixture
 def record(settings, opened):
     """Make a batch of six with depth in one row, as for a scan, that records every step."""
     from ledger import Recorder

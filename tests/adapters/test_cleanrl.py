@@ -22,6 +22,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from gym_batchnav.env import batch, flat, single
 from gym_batchnav.geometry import polar_goals
 from gym_batchnav.scene.save import save_glb
+from gym_batchnav.train.ppo import gae
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "cleanrl_ppo.py"
 NUM_ENVS = 6
@@ -125,16 +126,12 @@ def test_the_example_takes_advantages_within_episodes(run):
     assert len(values) == len(advantages) == 8
     for update, of_update in enumerate(values):
         steps = env.steps[update * NUM_STEPS : (update + 1) * NUM_STEPS]
-        surprises = np.empty((NUM_STEPS, NUM_ENVS))
-        for step, (reward, terminated, truncated) in enumerate(steps):
-            to_come = np.where(terminated, 0.0, of_update[step + 1])
-            to_come[truncated] = [last_values.pop(0) for _ in range(truncated.sum())]
-            surprises[step] = reward + 0.99 * to_come - of_update[step]
-        advantage = np.zeros(NUM_ENVS)
-        for step in reversed(range(NUM_STEPS)):
-            _, terminated, truncated = steps[step]
-            advantage = surprises[step] + 0.99 * 0.95 * advantage * ~(terminated | truncated)
-            np.testing.assert_allclose(advantages[update][step], advantage, atol=1e-5)
+        rewards, terminated, truncated = map(np.array, zip(*steps, strict=True))
+        bootstraps = np.zeros((NUM_STEPS, NUM_ENVS))
+        bootstraps[truncated] = [last_values.pop(0) for _ in range(truncated.sum())]
+        begun = np.concatenate([np.zeros((1, NUM_ENVS), bool), terminated | truncated])
+        expected = gae(*map(torch.as_tensor, (rewards, of_update, begun, bootstraps)), 0.99, 0.95)
+        np.testing.assert_allclose(advantages[update], expected, atol=1e-5)
     assert not last_values
 
 

@@ -22,6 +22,7 @@ from gym_batchnav.worlds.api import Team
 from gym_batchnav.worlds.people import People
 
 M = 3
+GOAL = "pointgoal_with_gps_compass"
 
 
 @pytest.fixture
@@ -73,15 +74,8 @@ def test_pettingzoos_turns_of_one_agent_after_the_other(make):
 
 def test_its_episodes_are_those_of_the_batch(make, settings, opened):
     env = make()
-    batch = opened(
-        BatchNavEnv(
-            M,
-            **{**settings, "sensors": (), "max_episode_steps": 25},
-            bodies=(People(1),),
-            agents_per_world=M,
-            autoreset_mode="disabled",
-        )
-    )
+    keywords = {"sensors": (), "max_episode_steps": 25, "bodies": (People(1),), "autoreset_mode": "disabled"}
+    batch = opened(BatchNavEnv(M, agents_per_world=M, **{**settings, **keywords}))
     rng = np.random.default_rng(0)
     stopped = {True: 0, False: 0}
     for seed in range(6):
@@ -93,8 +87,7 @@ def test_its_episodes_are_those_of_the_batch(make, settings, opened):
         ends = {}
         for row in actions:
             for name, seen in own.items():
-                goal = observation["pointgoal_with_gps_compass"][env.possible_agents.index(name)]
-                np.testing.assert_array_equal(seen["pointgoal_with_gps_compass"], goal)
+                np.testing.assert_array_equal(seen[GOAL], observation[GOAL][env.possible_agents.index(name)])
             observation, reward, terminated, truncated, info = batch.step(row)
             own, rewards, terminations, truncations, infos = env.step({name: row[int(name[-1])] for name in env.agents})
             total += reward
@@ -134,14 +127,10 @@ def test_only_those_that_take_part_are_listed(make):
     assert found == {1, 2, 3}
 
 
-def test_an_agent_alone(make):
+def test_an_agent_alone_whose_episode_is_chosen(make):
     env = make(1, bodies=())
     steps = play(env, 0, lambda *_: 2)
     assert len(steps) == 25 and steps[-1][4] == {"agent_0": True}
-
-
-def test_the_episode_of_the_first_agent_can_be_chosen(make):
-    env = make()
     _, infos = env.reset(options={"episode_index": 7})
     assert infos["agent_0"]["episode_index"] == 7
 
@@ -164,12 +153,9 @@ def test_views_are_shown_side_by_side(make):
 
 def test_wrappers_of_the_batch_are_kept(settings, opened):
     batch = gymnasium.make_vec(
-        "BatchNav/PointNav-v0",
-        num_envs=2,
-        agents_per_world=2,
-        autoreset_mode="disabled",
+        "BatchNav/PointNav-v0", num_envs=2, agents_per_world=2, autoreset_mode="disabled",
         **{**settings, "camera": Camera(width=16, height=1)},
-    )
+    )  # fmt: skip
     env = opened(PettingZooEnv(ScanObservation(batch)))
     observations, _ = env.reset(seed=0)
     for name, seen in observations.items():

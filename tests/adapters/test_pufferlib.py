@@ -62,33 +62,24 @@ def trainer_of(env, folder):
         trainer.close()  # or its thread keeps the process alive
 
 
-def train(batch, folder):
-    """Train and return PufferLib's statistics by name; the infos of the last step have not reached them yet."""
-    env = pufferlib.vector.make(lambda: PufferVecEnv(batch))
-    counted = {}
-    with trainer_of(env, folder) as trainer:
-        while trainer.global_step < EPOCHS * N * HORIZON:
-            trainer.evaluate()
-            trainer.train()
-        for stats in [*trainer.kept, *env.infos]:
-            for name, values in stats.items():
-                counted[name] = counted.get(name, []) + values
-    return counted
-
-
-def check_counts(counted, ledger):
-    assert counted["episode_length"] == [one.length for one in ledger]
-    np.testing.assert_allclose(counted["episode_return"], [one.reward for one in ledger], atol=1e-6)
-    np.testing.assert_array_equal(counted["success"], [one.success for one in ledger])
-    np.testing.assert_allclose(counted["spl"], [one.spl for one in ledger])
-
-
 @needs_trainer
 def test_episodes_are_counted_as_they_were(record, tmp_path):
     batch = record()
-    counted = train(ScanObservation(batch), tmp_path)
-    assert sum(one.truncated for one in batch.ended) > 10 and sum(one.terminated for one in batch.ended) > 10
-    check_counts(counted, batch.ended)
+    env = pufferlib.vector.make(lambda: PufferVecEnv(ScanObservation(batch)))
+    counted = {}
+    with trainer_of(env, tmp_path) as trainer:
+        while trainer.global_step < EPOCHS * N * HORIZON:
+            trainer.evaluate()
+            trainer.train()
+        for stats in [*trainer.kept, *env.infos]:  # the infos of the last step have not reached the trainer yet
+            for name, values in stats.items():
+                counted[name] = counted.get(name, []) + values
+    ended = batch.ended
+    assert sum(one.truncated for one in ended) > 10 and sum(one.terminated for one in ended) > 10
+    assert counted["episode_length"] == [one.length for one in ended]
+    np.testing.assert_allclose(counted["episode_return"], [one.reward for one in ended], atol=1e-6)
+    np.testing.assert_array_equal(counted["success"], [one.success for one in ended])
+    np.testing.assert_allclose(counted["spl"], [one.spl for one in ended])
 
 
 @needs_trainer
@@ -138,15 +129,14 @@ def test_a_reset_clears_the_current_episodes(record):
     assert env.masks.all() and not (env.rewards.any() or env.terminals.any() or env.truncations.any())
 
 
-@pytest.mark.parametrize("sensors", [("depth",), ("rgb", "depth")])
-def test_a_dict_comes_out_of_the_one_array_as_it_went_in(record, sensors):
-    batch = record(camera=Camera(16, 12), sensors=sensors)
+def test_a_dict_comes_out_of_the_one_array_as_it_went_in(record):
+    batch = record(camera=Camera(16, 12), sensors=("rgb", "depth"))
     env = PufferVecEnv(batch)
     env.reset(seed=1)
     env.step(np.ones(N, np.int32))
     given = batch.steps[-1][0]
     seen = nativize_tensor(torch.from_numpy(env.observations), nativize_dtype(env.emulated))
-    assert set(seen) == {*sensors, GOAL}
+    assert set(seen) == {"rgb", "depth", GOAL}
     for name, values in given.items():
         np.testing.assert_array_equal(seen[name].numpy(), values)
     logits, value = Default(env)(torch.from_numpy(env.observations))

@@ -115,16 +115,14 @@ def check_counts(algo, episodes, ledger):
     np.testing.assert_allclose(algo.game_rewards.get_mean()[0], np.mean([one.reward for one in ledger]), atol=1e-5)
 
 
-def test_episodes_are_counted_as_they_were(record, tmp_path):
+def test_episodes_are_counted_as_they_were_and_only_time_outs_are_bootstrapped(record, tmp_path):
     env = record()
     algo, episodes = train(ScanObservation(env), tmp_path)
     assert sum(one.truncated for one in env.ended) > 10 and sum(one.terminated for one in env.ended) > 10
     check_counts(algo, episodes, env.ended)
-
-
-def test_only_a_time_out_is_bootstrapped_and_from_its_own_episode(record, tmp_path):
-    env = record()
-    algo, _ = train(ScanObservation(env), tmp_path)
+    expected, _ = record().reset(seed=3)  # the seed of the runner is that of the batch
+    for name, values in expected.items():
+        np.testing.assert_array_equal(env.first[name], values)
     held = {name: values[..., 0] for name, values in algo.experience_buffer.tensor_dict.items() if values.ndim == 3}
     _, reward, terminated, truncated, _ = (np.array(column) for column in zip(*env.steps[-HORIZON:], strict=True))
     timed_out = truncated & ~terminated
@@ -134,14 +132,6 @@ def test_only_a_time_out_is_bootstrapped_and_from_its_own_episode(record, tmp_pa
     np.testing.assert_allclose(held["rewards"].numpy(), expected, atol=1e-5)
     done = algo.experience_buffer.tensor_dict["dones"].numpy().astype(bool)
     np.testing.assert_array_equal(done[1:], (terminated | truncated)[:-1])
-
-
-def test_the_seed_of_the_runner_is_that_of_the_batch(record, tmp_path):
-    env = record()
-    train(ScanObservation(env), tmp_path, max_epochs=1)
-    expected, _ = record().reset(seed=3)
-    for name, values in expected.items():
-        np.testing.assert_array_equal(env.first[name], values)
 
 
 @pytest.mark.parametrize("count", [1, N])

@@ -27,7 +27,7 @@ LIMIT = 12
 
 
 @pytest.fixture
-def make(library, tmp_path, opened):
+def make(library, opened):
     """Make a batch of two worlds of blind agents."""
 
     def make(**keywords):
@@ -77,13 +77,35 @@ def test_episodes_of_a_world_are_counted_right(make):
     assert kept["waited"] > 50 and 5 < kept["timed_out"] < len(truth) - 20
 
 
-def test_waiting_is_in_the_infos_on_request(make, opened):
+def test_waiting_is_in_the_infos_on_request(make):
     inner = make()
     env = SB3VecEnv(inner.env, step_infos=True)
     env.reset()
     for _, _, _, infos in steps(env, 30):
         found = [info["waiting"] if "terminal_observation" not in info else None for info in infos]
         assert all(one in (None, now) for one, now in zip(found, inner.batch.worlds.waiting(), strict=True))
+
+
+def ppo_of(env, **keywords):
+    """Return PPO with the buffer that leaves out the steps of those who wait."""
+    return PPO(
+        "MultiInputPolicy", env, n_epochs=1, seed=0, rollout_buffer_class=WorldDictRolloutBuffer,
+        rollout_buffer_kwargs={"env": env}, **keywords,
+    )  # fmt: skip
+
+
+def note_waiting(worlds, owner, name):
+    """Return a list of who waits, to which a method adds from now on."""
+    waiting = [worlds.waiting()]
+    step = getattr(owner, name)
+
+    def spy(*arguments):
+        result = step(*arguments)
+        waiting.append(worlds.waiting())
+        return result
+
+    setattr(owner, name, spy)
+    return waiting
 
 
 class Kept(BaseCallback):
@@ -97,18 +119,13 @@ class Kept(BaseCallback):
         return True
 
     def _on_rollout_end(self):
-        buffer = self.model.rollout_buffer
-        names = ("rewards", "values", "advantages", "acted", "actions")
-        self.rollouts.append({name: getattr(buffer, name).copy() for name in names})
+        names = ("rewards", "values", "advantages", "acted")
+        self.rollouts.append({name: getattr(self.model.rollout_buffer, name).copy() for name in names})
 
 
 def test_steps_of_those_who_wait_are_left_out(make):
     env = make()
-    worlds = env.batch.worlds
-    model = PPO(
-        "MultiInputPolicy", env, n_steps=40, batch_size=16, n_epochs=1, gae_lambda=0.0, seed=0,
-        rollout_buffer_class=WorldDictRolloutBuffer, rollout_buffer_kwargs={"env": env},
-    )  # fmt: skip
+    model = ppo_of(env, n_steps=40, batch_size=16, gae_lambda=0.0)
     kept = Kept()
     samples = []
     own = model.rollout_buffer._get_samples
@@ -117,15 +134,7 @@ def test_steps_of_those_who_wait_are_left_out(make):
         samples.append(rows)
         return own(rows, *arguments)
 
-    waiting = [worlds.waiting()]
-    step = env.step_wait
-
-    def step_wait():
-        result = step()
-        waiting.append(worlds.waiting())
-        return result
-
-    env.step_wait = step_wait
+    waiting = note_waiting(env.batch.worlds, env, "step_wait")
     model.rollout_buffer._get_samples = noted
     model.learn(40 * N, callback=kept)
     (rollout,) = kept.rollouts
@@ -141,26 +150,15 @@ def test_steps_of_those_who_wait_are_left_out(make):
     np.testing.assert_allclose(rollout["advantages"][:-1][ended], wanted[:-1][ended], rtol=1e-5)
 
 
-def test_learners_of_self_play_keep_the_steps_in_which_they_acted(library, tmp_path, opened):
+def test_learners_of_self_play_keep_the_steps_in_which_they_acted(library, opened):
     given = {"library": library, "sensors": (), "episodes": 30, "max_episode_steps": LIMIT}
     batch = opened(
         make_batch("Tag", N, task=Tag(M, num_runners=2, catch_distance=1.0), autoreset_mode="same_step", **given)
     )
     play = SelfPlay(batch, [True, True, False], [lambda seen: np.ones(len(seen["players"]), int)])
     env = SB3VecEnv(RecordEpisodeStatistics(play))
-    model = PPO(
-        "MultiInputPolicy", env, n_steps=120, batch_size=60, n_epochs=1, seed=0,
-        rollout_buffer_class=WorldDictRolloutBuffer, rollout_buffer_kwargs={"env": env},
-    )  # fmt: skip
-    waiting = [batch.worlds.waiting()]
-    send = play.step
-
-    def step(actions):
-        result = send(actions)
-        waiting.append(batch.worlds.waiting())
-        return result
-
-    play.step = step
+    model = ppo_of(env, n_steps=120, batch_size=60)
+    waiting = note_waiting(batch.worlds, play, "step")
     model.learn(120 * env.num_envs)
     learns = np.tile([True, True, False], N // M)
     acted = model.rollout_buffer.acted
@@ -170,20 +168,15 @@ def test_learners_of_self_play_keep_the_steps_in_which_they_acted(library, tmp_p
 
 def test_other_environments_are_refused(make):
     env = make(agents_per_world=1)
-    keywords = {"rollout_buffer_class": WorldDictRolloutBuffer, "rollout_buffer_kwargs": {"env": env}}
     with pytest.raises(ValueError, match="pass env=, an SB3VecEnv made with agents_per_world="):
-        PPO("MultiInputPolicy", env, **keywords)
+        ppo_of(env)
     with pytest.raises(ValueError, match="pass env=, an SB3VecEnv made with agents_per_world="):
         PPO("MultiInputPolicy", env, rollout_buffer_class=WorldDictRolloutBuffer)
 
 
 def test_models_are_saved_without_their_environment_and_go_on_with_another(make, tmp_path):
     env = make()
-    buffer = {"env": env}
-    model = PPO(
-        "MultiInputPolicy", env, n_steps=8, batch_size=8, n_epochs=1,
-        rollout_buffer_class=WorldDictRolloutBuffer, rollout_buffer_kwargs=buffer,
-    )  # fmt: skip
+    model = ppo_of(env, n_steps=8, batch_size=8)
     model.learn(8 * env.num_envs)
     model.save(tmp_path / "model")
     with pytest.raises(TypeError, match="cannot be copied"):
@@ -192,6 +185,6 @@ def test_models_are_saved_without_their_environment_and_go_on_with_another(make,
     np.testing.assert_array_equal(
         PPO.load(tmp_path / "model").predict(seen, deterministic=True)[0], model.predict(seen, deterministic=True)[0]
     )
-    PPO.load(tmp_path / "model", env, rollout_buffer_kwargs=buffer).learn(8 * env.num_envs)
+    PPO.load(tmp_path / "model", env, rollout_buffer_kwargs={"env": env}).learn(8 * env.num_envs)
     with pytest.raises(ValueError, match=r"no environment.*to load.*pass env="):
         PPO.load(tmp_path / "model", env).learn(8 * env.num_envs)

@@ -61,7 +61,7 @@ class Whim(DeterministicMixin, Model):
         return torch.rand(len(inputs["observations"]), 4) * self.odds, {}
 
 
-class Snapshots:
+class Adapted(FinalObservations, PPO):
     """An agent that records its memory at each update."""
 
     def update(self, **keywords):
@@ -71,15 +71,11 @@ class Snapshots:
         self.snapshots = [*getattr(self, "snapshots", []), held]
 
 
-class Adapted(Snapshots, FinalObservations, PPO):
-    pass
-
-
-def agent_of(kind, env, folder, **keywords):
+def agent_of(env, folder, **keywords):
     """Make an agent that writes its statistics at each step."""
     experiment = {"directory": str(folder), "experiment_name": "run", "write_interval": 1, "checkpoint_interval": 0}
     settings = {"rollouts": ROLLOUT, "discount_factor": DISCOUNT, "time_limit_bootstrap": True, **keywords}
-    return kind(
+    return Adapted(
         models={"policy": Guess(env), "value": Distance(env)},
         memory=RandomMemory(memory_size=ROLLOUT, num_envs=env.num_envs, device="cpu"),
         observation_space=env.observation_space,
@@ -89,11 +85,9 @@ def agent_of(kind, env, folder, **keywords):
     )
 
 
-def train(kind, env, folder):
-    agent = agent_of(kind, env, folder)
-    cfg = {"timesteps": STEPS, "disable_progressbar": True, "close_environment_at_exit": False}
+def train(agent, env, timesteps=STEPS):
+    cfg = {"timesteps": timesteps, "disable_progressbar": True, "close_environment_at_exit": False}
     SequentialTrainer(cfg=cfg, env=env, agents=agent).train()
-    return agent
 
 
 def episodes(agent):
@@ -118,20 +112,16 @@ def ends(batch):
             yield step, next(ended), final[index, 0]
 
 
-def expected(batch):
-    """Return the expected ``episodes``; skrl adds the discounted value at a time-out to the reward."""
-    rows = []
-    for _, ended, distance in ends(batch):
-        bootstrap = DISCOUNT * float(distance) if ended.truncated else 0.0
-        rows.append((ended.env, ended.length, ended.terminated, ended.truncated, ended.reward + bootstrap))
-    return rows
-
-
 def test_episodes_and_time_outs_are_counted_and_bootstrapped_right(record, tmp_path):
     batch = record()
-    agent = train(Adapted, SkrlEnv(batch), tmp_path)
+    env = SkrlEnv(batch)
+    agent = agent_of(env, tmp_path)
+    train(agent, env)
     found, held = episodes(agent)
-    truth = expected(batch)
+    truth = []
+    for _, ended, distance in ends(batch):
+        bootstrap = DISCOUNT * float(distance) if ended.truncated else 0.0  # skrl adds it to the reward
+        truth.append((ended.env, ended.length, ended.terminated, ended.truncated, ended.reward + bootstrap))
     assert [row[:4] for row in found] == [row[:4] for row in truth]
     np.testing.assert_allclose([row[4] for row in found], [row[4] for row in truth], atol=1e-5)
     time_outs = sum(row[3] for row in truth)
@@ -159,8 +149,7 @@ def test_agents_with_replay_store_final_observations_and_act_on_first_ones(recor
             experiment={"directory": str(tmp_path), "write_interval": 0, "checkpoint_interval": 0}, learning_starts=1000
         ),
     )
-    cfg = {"timesteps": 40, "disable_progressbar": True, "close_environment_at_exit": False}
-    SequentialTrainer(cfg=cfg, env=env, agents=agent).train()
+    train(agent, env, timesteps=40)
     assert 10 < len(batch.ended) < 20 * N and len({one.env for one in batch.ended}) == N
     # An observation's last number is the goal's distance d as d / (1 + d).
     seen, then = (memory.get_tensor_by_name(name).numpy()[..., -1] for name in ("observations", "next_observations"))
@@ -173,21 +162,20 @@ def test_agents_with_replay_store_final_observations_and_act_on_first_ones(recor
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_observations_arrive_flat_and_in_order(record, count):
-    batch = record(count)
-    env = SkrlEnv(batch)
-    assert env.num_envs == count and env.action_space == batch.single_action_space
+    env = SkrlEnv(record(count))
     observation, _ = env.reset()
     twin, _ = record(count).reset(seed=0)  # skrl's seed where none is set
-    assert observation.dtype == torch.float32
-    flat = np.concatenate([twin["depth"].reshape(count, -1), twin["pointgoal_with_gps_compass"]], axis=1)
+    assert observation.dtype == torch.float32 and env.num_envs == count
+    flat = np.concatenate([twin["depth"].reshape(count, -1), twin[GOAL]], axis=1)
     np.testing.assert_array_equal(observation.numpy(), flat)
 
 
 def test_advantages_over_time_outs_are_refused(record, tmp_path):
     with pytest.raises(ValueError, match="set it to True"):
-        agent_of(Adapted, SkrlEnv(record()), tmp_path, time_limit_bootstrap=False)
+        agent_of(SkrlEnv(record()), tmp_path, time_limit_bootstrap=False)
 
 
 def test_an_agent_on_skrls_own_wrapper_is_told_what_to_give_it(record, tmp_path):
+    env = wrap_env(record(autoreset_mode="next_step"), wrapper="gymnasium", verbose=False)
     with pytest.raises(ValueError, match=r"no final_obs for 6 .*SkrlEnv\.make"):
-        train(Adapted, wrap_env(record(autoreset_mode="next_step"), wrapper="gymnasium", verbose=False), tmp_path)
+        train(agent_of(env, tmp_path), env)

@@ -25,18 +25,14 @@ GOAL = "pointgoal_with_gps_compass"
 
 
 @pytest.fixture
-def ledger(settings):
-    env = LedgerEnv(N, autoreset_mode="same_step", **settings)
-    yield env
-    env.close()
+def ledger(settings, opened):
+    return opened(LedgerEnv(N, autoreset_mode="same_step", **settings))
 
 
 @pytest.fixture
-def twin(settings):
+def twin(settings, opened):
     """Return equal environments without tianshou."""
-    env = BatchNavEnv(N, autoreset_mode="disabled", **settings)
-    yield env
-    env.close()
+    return opened(BatchNavEnv(N, autoreset_mode="disabled", **settings))
 
 
 class Actor(torch.nn.Module):
@@ -80,20 +76,6 @@ def collector_of(env, ppo, size=400):
     return collector, notes
 
 
-def check_notes(notes, ended):
-    """Check that tianshou's episodes equal those of the environment, in the same order."""
-    assert len(notes) == len(ended)
-    assert {one.truncated for one in ended} == {True, False} == {one.success for one in ended}
-    for (total, rows), one in zip(notes, ended, strict=True):
-        assert total == pytest.approx(one.reward, abs=1e-6)
-        assert (rows.terminated[-1], rows.truncated[-1]) == (one.terminated, one.truncated)
-        assert not rows.done[:-1].any()
-        last = rows.info[-1]
-        assert (last.env_id, last.episode_index, last.success) == (one.env, one.episode, one.success)
-        assert last.spl == pytest.approx(one.spl)
-        assert len(rows) == one.length
-
-
 def test_episodes_are_counted_right_and_none_is_run_that_tianshou_does_not_know_of(ledger):
     env = TianshouVecEnv(ledger)
     collector, notes = collector_of(env, make_ppo(env))
@@ -101,7 +83,14 @@ def test_episodes_are_counted_right_and_none_is_run_that_tianshou_does_not_know_
     for _ in range(3):
         stats = collector.collect(n_episode=4 * N + 3)  # towards the end, fewer and fewer environments are stepped
         assert stats.n_collected_episodes == 4 * N + 3
-    check_notes(notes, ledger.ended)
+    assert {one.truncated for one in ledger.ended} == {True, False} == {one.success for one in ledger.ended}
+    for (total, rows), one in zip(notes, ledger.ended, strict=True):
+        assert total == pytest.approx(one.reward, abs=1e-6)
+        assert (rows.terminated[-1], rows.truncated[-1]) == (one.terminated, one.truncated)
+        last = rows.info[-1]
+        assert (last.env_id, last.episode_index, last.success) == (one.env, one.episode, one.success)
+        assert last.spl == pytest.approx(one.spl)
+        assert len(rows) == one.length and not rows.done[:-1].any()
 
 
 def test_observations_rewards_and_ends_are_those_of_the_environment(ledger, twin):

@@ -19,7 +19,7 @@ from gym_batchnav.train.policy import make_policy  # noqa: E402
 from gym_batchnav.train.policy_agent import PolicyAgent  # noqa: E402
 
 PER_SCENE = 9
-LIMIT = 60
+LIMIT = 40
 
 
 @pytest.fixture(scope="module")
@@ -28,17 +28,9 @@ def library():
 
 
 @pytest.fixture
-def make(library, tmp_path):
-    made = []
-
-    def make(num_envs=8, **kwargs):
-        keywords = {"library": library, "episodes": PER_SCENE, "camera": Camera(16, 16)}
-        made.append(BatchNavEnv(num_envs, **{**keywords, "max_episode_steps": LIMIT, **kwargs}))
-        return made[-1]
-
-    yield make
-    for env in made:
-        env.close()
+def make(library, opened):
+    given = {"library": library, "episodes": PER_SCENE, "camera": Camera(16, 16), "max_episode_steps": LIMIT}
+    return lambda num_envs=8, **more: opened(BatchNavEnv(num_envs, **{**given, **more}))
 
 
 @pytest.fixture
@@ -113,12 +105,11 @@ def test_every_episode_runs_once_in_shared_worlds_and_waiting_is_no_step(make, a
     np.testing.assert_array_equal(episodes.episode_index[episodes.num_steps == 1], np.arange(3 * PER_SCENE))
 
 
-@pytest.mark.parametrize("per_scene", [1, 4])
-def test_only_the_first_episodes_of_each_scene_are_taken(make, per_scene):
+def test_only_the_first_episodes_of_each_scene_are_taken(make):
     """This includes long ones, although other episodes of the batch end earlier."""
     seen = []
-    episodes = evaluate(make(5, sensors=()), TableAgent(), per_scene, progress=seen.append)
-    expected = np.concatenate([scene * PER_SCENE + np.arange(per_scene) for scene in range(3)])
+    episodes = evaluate(make(5, sensors=()), TableAgent(), 4, progress=seen.append)
+    expected = np.concatenate([scene * PER_SCENE + np.arange(4) for scene in range(3)])
     np.testing.assert_array_equal(episodes.episode_index, expected)
     assert sum(seen) == len(expected) and min(seen) >= 0
 
@@ -148,7 +139,7 @@ def test_a_policy_acts_as_in_a_batch_of_one(make, policy):
                 logits, _, state = policy({**seen, "previous_action": previous}, state, torch.tensor([begun]))
             previous = logits.argmax(-1)
             begun = False
-            num_steps = num_steps + 1
+            num_steps += 1
             observation, _, terminated, truncated, _ = env.step(previous.numpy())
             done = (terminated | truncated)[0]
         assert num_steps == episodes.num_steps[number]
@@ -201,7 +192,7 @@ def test_what_cannot_be_evaluated_is_refused(make, policy):
         evaluate(make(sensors=("rgb",)), PolicyAgent(policy))
 
 
-def test_results_show_their_means_and_list_their_measures(make):
+def test_results_show_and_estimate_their_means_and_list_their_measures(make):
     episodes = evaluate(make(sensors=()), RandomAgent())
     assert set(episodes.measures) < set(dir(episodes)) and "num_steps" in dir(episodes)
     shown = repr(episodes)
@@ -210,10 +201,6 @@ def test_results_show_their_means_and_list_their_measures(make):
     one = EvaluatedEpisodes(*[np.zeros(1, int)] * 5, measures={"spl": np.array([0.25])})
     none = EvaluatedEpisodes(*[np.zeros(0, int)] * 5, measures={"spl": np.zeros(0)})
     assert repr(one) == "EvaluatedEpisodes(1 episode, spl=0.25)" and repr(none) == "EvaluatedEpisodes(0 episodes)"
-
-
-def test_means_are_those_of_the_episodes(make):
-    episodes = evaluate(make(sensors=()), RandomAgent())
     found = estimates(episodes)
     for name, estimate in found.items():
         assert estimate.mean == pytest.approx(np.mean(getattr(episodes, name)))

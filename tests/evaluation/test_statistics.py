@@ -38,7 +38,7 @@ def runs_of(num_runs, seed=0, scene=SCENE):
     return [episodes_of(np.random.default_rng([seed, run]).random(len(scene)), scene) for run in range(num_runs)]
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (1, 3), (3, 4), (5, 7), (2, 9)])
+@pytest.mark.parametrize("shape", [(1, 1), (3, 4), (5, 7)])
 def test_the_interquartile_mean_is_scipys_trimmed_mean(shape):
     stats = pytest.importorskip("scipy.stats")
     scores = np.random.default_rng(shape).random(shape)

@@ -187,7 +187,7 @@ class TestDamage:
         else:
             assert isinstance(about, dict) and state is not None
 
-    @pytest.mark.parametrize("length", [0, 1, 7, 8, 100, -1])
+    @pytest.mark.parametrize("length", [0, 8, -1])
     def test_a_file_that_was_cut_off_is_damaged(self, length, data, tmp_path):
         path = tmp_path / "cut.pt"
         path.write_bytes(data[:length])

@@ -28,7 +28,7 @@ def write(tmp_path):
     """Return a function that writes the file of an untrained policy and returns its path."""
 
     def write(name, kind, sensors, **keywords):
-        small = {"camera": Camera(16, 16), "max_episode_steps": 20}
+        small = {"camera": Camera(16, 16), "max_episode_steps": 8}
         env = BatchNavEnv(1, scenes=SCENE, sensors=sensors, **small, **keywords)
         policy = make_policy(kind, env.single_observation_space)
         path = tmp_path / f"{name}.safetensors"
@@ -45,20 +45,17 @@ def compared(policy, *agents, **asked):
     )
 
 
-def test_a_policy_beside_another_gets_its_sensors(write):
+def test_a_policy_beside_another_gets_its_sensors(opened, write):
     depth = write("depth", "small", ("depth",))
     others = {
         "scan.safetensors": write("scan", "scan", (WalkScan(8),)),
         "mapped.safetensors": write("mapped", "small", ("depth", "rgb", MapPath(0.2))),
     }
-    comparison = compared(depth, *others.values())
-    try:
-        assert set(comparison.env.single_observation_space.spaces) >= {"depth", "rgb", "map_path", "walk_scan"}
-        assert comparison.keywords["sensors"] == ("depth", WalkScan(8), "rgb", MapPath(0.2))
-        comparison.run()
-        assert set(comparison.results) == {"policy", *others}
-    finally:
-        comparison.close()
+    comparison = opened(compared(depth, *others.values()))
+    assert set(comparison.env.single_observation_space.spaces) >= {"depth", "rgb", "map_path", "walk_scan"}
+    assert comparison.keywords["sensors"] == ("depth", WalkScan(8), "rgb", MapPath(0.2))
+    comparison.run()
+    assert set(comparison.results) == {"policy", *others}
 
 
 def test_a_policy_that_cannot_act_is_refused_before_any_episode(write):
@@ -71,32 +68,25 @@ def test_a_policy_that_cannot_act_is_refused_before_any_episode(write):
         compared(near, far)
 
 
-def test_noise_and_timing_of_images_are_left_out_where_there_are_none(write):
+def test_noise_and_timing_of_images_are_left_out_where_there_are_none(opened, write):
     timing = {"depth": SensorTiming(latency=1), "map_path": SensorTiming(latency=1), "heading": SensorTiming(latency=2)}
-    policy = write(
-        "noisy", "small", ("depth", MapPath(), Heading()), sensor_noise={"depth": RedwoodNoise()}, sensor_timing=timing
-    )
-    comparison = compared(policy, "random")
-    try:
-        assert set(comparison.env.single_observation_space.spaces) == {"depth", "map_path", "heading", GOAL}
-        assert comparison.env.config.sensor_timing == timing
-        assert set(comparison.blind_env.single_observation_space.spaces) == {"heading", GOAL}
-        assert comparison.blind_env.config.sensor_timing == {"heading": timing["heading"]}
-        comparison.run()
-    finally:
-        comparison.close()
+    noisy = {"sensor_noise": {"depth": RedwoodNoise()}, "sensor_timing": timing}
+    policy = write("noisy", "small", ("depth", MapPath(), Heading()), **noisy)
+    comparison = opened(compared(policy, "random"))
+    assert set(comparison.env.single_observation_space.spaces) == {"depth", "map_path", "heading", GOAL}
+    assert comparison.env.config.sensor_timing == timing
+    assert set(comparison.blind_env.single_observation_space.spaces) == {"heading", GOAL}
+    assert comparison.blind_env.config.sensor_timing == {"heading": timing["heading"]}
+    comparison.run()
 
 
-def test_a_blind_policy_keeps_the_sensors_that_read_no_images(write, monkeypatch):
+def test_a_blind_policy_keeps_the_sensors_that_read_no_images(opened, write, monkeypatch):
     depth = write("depth", "small", ("depth", Heading()))
     blind = write("blind", "blind", (Heading(),))
     monkeypatch.setattr("gym_batchnav.evaluation.comparison._shipped", lambda name: Path(blind))
-    comparison = compared(depth, "blind")
-    try:
-        comparison.run()
-        assert set(comparison.results) == {"policy", "blind"}
-    finally:
-        comparison.close()
+    comparison = opened(compared(depth, "blind"))
+    comparison.run()
+    assert set(comparison.results) == {"policy", "blind"}
 
 
 def test_the_agent_of_a_file_says_which_sensors_it_reads(write):

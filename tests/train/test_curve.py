@@ -46,18 +46,16 @@ class TestCurve:
             "parts": {"infer": pytest.approx(5000.0), "learn": pytest.approx(5000.0)},
         }  # fmt: skip
 
-    def test_without_episodes_nothing_is_claimed(self):
         window = Sums()
         window.add(10, {}, {}, {"success": np.zeros(0)})
-        assert row_of(window, 10, 1.0, 1.0)["success"] is None
+        assert row_of(window, 10, 1.0, 1.0)["success"] is None  # without episodes nothing is claimed
 
     def test_damage_inside_is_an_error(self, tmp_path):
         path = tmp_path / "curve.jsonl"
+        assert cut_curve(path, 5) == []
         path.write_text('{"frames": 1, "seconds": 1}\n{"fra\n{"frames": 3, "seconds": 3}\n')
         with pytest.raises(ValueError, match="line 2, is damaged"):
             read_rows(path)
-        path.unlink()
-        assert cut_curve(path, 5) == []
 
     def test_a_line_of_a_curve_that_is_not_text_is_named(self, tmp_path):
         row = b'{"frames": 1, "seconds": 2.5, "spl": 0.5}\n'
@@ -91,15 +89,7 @@ class TestLoggers:
         assert calls[0] == calls[3] and calls[0]["config"] == {"seed": 1} and calls[0]["resume"] == "allow"
         assert calls[1:3] == [({"spl": 0.5, "frames": 100}, 100), "finished"]
 
-    def test_unknown_and_missing_ones(self, tmp_path, monkeypatch):
-        with pytest.raises(ValueError, match="logger='comet': choose one of"):
-            make_loggers(["comet"], tmp_path, {}, 0)
-        monkeypatch.setitem(sys.modules, "wandb", None)
-        with pytest.raises(ModuleNotFoundError, match=r"gym-batchnav\[wandb\]"):
-            make_loggers(["wandb"], tmp_path, {}, 0)
-        assert make_loggers(["jsonl"], tmp_path, {}, 0) == []
-
-    def test_the_first_is_closed_if_the_second_cannot_be_opened(self, tmp_path, monkeypatch):
+    def test_the_first_is_closed_if_the_second_is_unknown_or_not_installed(self, tmp_path, monkeypatch):
         closed = []
         monkeypatch.setattr(loggers_module.TensorBoardLogger, "__init__", lambda self, folder, frames: None)
         monkeypatch.setattr(loggers_module.TensorBoardLogger, "close", lambda self: closed.append(self))
@@ -107,6 +97,8 @@ class TestLoggers:
         with pytest.raises(ModuleNotFoundError, match=r"gym-batchnav\[wandb\]"):
             make_loggers(["tensorboard", "wandb"], tmp_path, {}, 0)
         assert len(closed) == 1
+        with pytest.raises(ValueError, match="logger='comet': choose one of"):
+            make_loggers(["comet"], tmp_path, {}, 0)
 
 
 def write_run(folder, seed, gamma, values):
@@ -156,7 +148,7 @@ class TestPlot:
         with pytest.raises(ValueError, match="by='steps': choose one of 'frames', 'hours'"):
             read_curve(folder, "spl", "steps")
 
-    @pytest.mark.parametrize("line", ["[1]", "3", '{"frames": 1}', '{"frames": "1", "seconds": 1}', "[" * 10_000])
+    @pytest.mark.parametrize("line", ["3", '{"frames": 1}', '{"frames": "1", "seconds": 1}', "[" * 10_000])
     def test_lines_that_are_none_of_a_curve_are_named(self, tmp_path, line):
         folder = write_run(tmp_path / "a", 0, 0.9, [0.5])
         with (folder / "curve.jsonl").open("a") as file:

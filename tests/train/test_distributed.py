@@ -27,23 +27,20 @@ STEPS = 40
 SECONDS = 100.0
 
 
-def make_ppo(workers, cache_dir, kind, num_envs, num_steps, torch_seed=0, **config):
+def make_ppo(workers, kind, num_envs, num_steps, torch_seed=0, **config):
     """Make PPO in a toy room, as worker ``workers.rank``."""
-    library = SceneLibrary.from_scenes([box_room(width=6, depth=4)])
-    keywords = {
-        "actions": DiscreteActions(forward_step=0.5, turn_angle_deg=30),
-        "max_episode_steps": 12,
-        "episodes": 100,
-    }
-    keywords |= {"camera": Camera(8, 8), "sensors": () if kind == "blind" else ("depth", "rgb")}
-    env = BatchNavEnv(num_envs, autoreset_mode="same_step", library=library, **keywords)
+    env = BatchNavEnv(
+        num_envs, library=SceneLibrary.from_scenes([box_room(width=6, depth=4)]), autoreset_mode="same_step",
+        actions=DiscreteActions(forward_step=0.5, turn_angle_deg=30), max_episode_steps=12, episodes=100,
+        camera=Camera(8, 8), sensors=() if kind == "blind" else ("depth", "rgb"),
+    )  # fmt: skip
     torch.manual_seed(torch_seed)
     policy = make_policy(kind, env.single_observation_space)
     ppo_config = PPOConfig(100_000, num_steps, num_minibatches=1, normalize_advantages=True, **config)
     return PPO(env, policy, ppo_config, seed=3, workers=workers)
 
 
-def train(workers, cache_dir):
+def train(workers):
     """Run three iterations and return their results. Actions do not depend on the number of workers."""
     num_envs = TOTAL_ENVS // workers.size
     own = slice(workers.rank * num_envs, (workers.rank + 1) * num_envs)
@@ -54,7 +51,7 @@ def train(workers, cache_dir):
         return (probabilities.cumsum(-1)[:, :-1] < thresholds).sum(-1, keepdim=True)
 
     with mock.patch("torch.multinomial", draw):
-        ppo = make_ppo(workers, cache_dir, "small", num_envs, STEPS, torch_seed=workers.rank, num_epochs=2)
+        ppo = make_ppo(workers, "small", num_envs, STEPS, torch_seed=workers.rank, num_epochs=2)
         found = {}
         for iteration in range(3):
             report = ppo.iterate()
@@ -81,8 +78,8 @@ def average(workers):
     return torch.cat([parameter.grad.flatten() for parameter in layer.parameters()]).numpy(), layer.bias.detach()
 
 
-def work_in_pairs(workers, cache_dir):
-    found = train(workers, cache_dir)
+def work_in_pairs(workers):
+    found = train(workers)
     found["average"], found["bias"] = average(workers)
     found["gathered"] = workers.gather(f"worker {workers.rank}")
     found["broadcast"] = workers.broadcast({"rank": workers.rank})["rank"]
@@ -92,12 +89,12 @@ def work_in_pairs(workers, cache_dir):
     return found
 
 
-def work_until_one_dies(workers, cache_dir):
+def work_until_one_dies(workers):
     """Run an iteration; then the last worker dies."""
-    ppo = make_ppo(workers, cache_dir, "blind", num_envs=4, num_steps=32)
+    ppo = make_ppo(workers, "blind", num_envs=4, num_steps=32)
     found = {"frames": ppo.iterate().frames}
     if workers.rank == workers.size - 1:
-        np.savez(sys.argv[3], **found)
+        np.savez(sys.argv[2], **found)
         os._exit(7)
     with pytest.raises(RuntimeError, match=f"worker {workers.rank} of 2 lost the others"):
         ppo.iterate()
@@ -128,7 +125,7 @@ def _run_workers(work, count, tmp_path, place):
     processes = []
     for rank in range(count):
         environment = {**os.environ, **shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}
-        arguments = [work.__name__, str(tmp_path), str(tmp_path / f"{rank}.npz")]
+        arguments = [work.__name__, str(tmp_path / f"{rank}.npz")]
         processes.append(
             subprocess.Popen([sys.executable, __file__, *arguments], env=environment, stderr=subprocess.PIPE, text=True)
         )
@@ -146,7 +143,7 @@ def _run_workers(work, count, tmp_path, place):
 def test_two_workers_learn_what_one_learns_in_all_their_environments(tmp_path):
     codes, (first, second) = run_workers(work_in_pairs, 2, tmp_path)
     assert codes == [0, 0]
-    expected = train(Workers(), tmp_path)
+    expected = train(Workers())
     for name in expected.keys() - {"waited"}:
         np.testing.assert_array_equal(first[name], second[name], err_msg=name)
         np.testing.assert_allclose(first[name], expected[name], rtol=1e-4, atol=2e-6, err_msg=name)
@@ -179,16 +176,15 @@ def test_alone_nothing_waits(monkeypatch):
     workers.close()
 
 
-@pytest.mark.parametrize("rank", [0, 1])
-def test_who_waits_in_vain_says_so(monkeypatch, rank):
+def test_who_waits_in_vain_says_so(monkeypatch):
     with meeting_place() as place:
-        for name, value in {"WORLD_SIZE": "2", "RANK": str(rank), **place}.items():
+        for name, value in {"WORLD_SIZE": "2", "RANK": "1", **place}.items():
             monkeypatch.setenv(name, value)
-        with pytest.raises(RuntimeError, match=f"worker {rank} of 2 could not join the others within 1 s"):
+        with pytest.raises(RuntimeError, match="worker 1 of 2 could not join the others within 1 s"):
             Workers.from_environment(timeout=1)
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    name, folder, file = sys.argv[1:]
-    np.savez(file, **globals()[name](Workers.from_environment(timeout=SECONDS), folder))
+    name, file = sys.argv[1:]
+    np.savez(file, **globals()[name](Workers.from_environment(timeout=SECONDS)))

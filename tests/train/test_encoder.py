@@ -74,7 +74,7 @@ def test_a_fixup_block_begins_as_its_shortcut():
 
 
 @pytest.mark.parametrize("make", [SEResNet9, SmallEncoder])
-@pytest.mark.parametrize(("height", "width"), [(64, 64), (48, 80), (30, 21), (4, 4)])
+@pytest.mark.parametrize(("height", "width"), [(64, 64), (30, 21), (4, 4)])
 def test_any_resolution_is_encoded(make, height, width):
     encoder = make(("depth",), height, width)
     assert encoder({"depth": torch.rand(3, height, width, 1)}).shape == (3, encoder.num_features)

@@ -129,15 +129,9 @@ class Habitat:
         )
         return F.relu(self.linear("net.visual_fc.1", pictures.flatten(1)))
 
-    def cell(self, layer, inputs, hidden, cell):
-        name = "net.state_encoder.rnn"
-        gates = F.linear(inputs, self.weights[f"{name}.weight_ih_l{layer}"], self.weights[f"{name}.bias_ih_l{layer}"])
-        gates = gates + F.linear(
-            hidden, self.weights[f"{name}.weight_hh_l{layer}"], self.weights[f"{name}.bias_hh_l{layer}"]
-        )
-        enter, forget, candidate, leave = gates.chunk(4, dim=1)
-        cell = forget.sigmoid() * cell + enter.sigmoid() * candidate.tanh()
-        return leave.sigmoid() * cell.tanh(), cell
+    def cell(self, layer, inputs, *state):
+        names = (f"net.state_encoder.rnn.{name}_l{layer}" for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
+        return torch.lstm_cell(inputs, state, *(self.weights[name] for name in names))
 
     def step(self, pictures, goal, previous, mask, state):
         """Logits [N, 4], values [N] and state [4, N, 512]; the mask [N] is 0 where an episode begins."""
@@ -212,7 +206,7 @@ def test_logits_values_and_memory_are_those_of_habitats_network(sensor, checkpoi
         assert (others - again).abs().max() > 1e-3  # the random weights let through what is seen
 
 
-def test_the_world_is_that_of_habitats_pointnav(checkpoint):
+def test_the_world_is_that_of_habitats_pointnav(checkpoint, opened):
     policy, about = import_checkpoint(checkpoint)
     keywords = about.env_keywords()
     protocol = PROTOCOLS["pointnav-gibson-2019"].keywords()
@@ -220,16 +214,13 @@ def test_the_world_is_that_of_habitats_pointnav(checkpoint):
         assert keywords[name] == protocol[name]
     assert keywords["camera"].depth_miss == "zero"
     assert keywords["actions"] == DiscreteActions(0.25, 10)
-    env = BatchNavEnv(ENVS, scenes=[box_room()], renderer="embree", episodes=4, **keywords)
-    try:
-        agent = PolicyAgent(policy, sample_seed=0, about=about)  # raises if the world is another one
-        agent.reset(env)
-        observation, _ = env.reset(seed=0)
-        actions = agent.act(env, observation, np.ones(ENVS, bool))
-        env.step(actions)
-        assert observation["depth"].shape == (ENVS, SIDE, SIDE, 1) and set(actions.tolist()) <= {0, 1, 2, 3}
-    finally:
-        env.close()
+    env = opened(BatchNavEnv(ENVS, scenes=[box_room()], renderer="embree", episodes=4, **keywords))
+    agent = PolicyAgent(policy, sample_seed=0, about=about)  # raises if the world is another one
+    agent.reset(env)
+    observation, _ = env.reset(seed=0)
+    actions = agent.act(env, observation, np.ones(ENVS, bool))
+    env.step(actions)
+    assert observation["depth"].shape == (ENVS, SIDE, SIDE, 1) and set(actions.tolist()) <= {0, 1, 2, 3}
 
 
 def test_names_without_the_trainers_prefix_and_rgb_without_moments_are_read(tmp_path):

@@ -6,8 +6,6 @@ from rooms import box_room
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-from torch.nn.functional import one_hot  # noqa: E402
-
 from gym_batchnav.actions.discrete import DiscreteActions  # noqa: E402
 from gym_batchnav.env.batch import BatchNavEnv  # noqa: E402
 from gym_batchnav.evaluation.world import policy_about  # noqa: E402
@@ -28,95 +26,84 @@ def test_the_expert_acts_at_first_and_then_only_speaks():
 
 def test_the_loss_by_hand():
     logits = torch.log(torch.tensor([[[0.1, 0.2, 0.3, 0.4]], [[0.7, 0.1, 0.1, 0.1]]]))
+    taught = torch.tensor([[[0.0, 0.0, 1.0, 0.0]], [[0.8, 0.2, 0.0, 0.0]]])
     values = torch.tensor([[1.0], [2.0]])
     returns = torch.tensor([[3.0], [2.0]])
-    loss, parts = imitation_loss(
-        logits, values, one_hot(torch.tensor([[2], [0]]), 4).float(), returns, value_weight=0.5
-    )
-    imitation = -(np.log(0.3) + np.log(0.7)) / 2
+    loss, parts = imitation_loss(logits, values, taught, returns, value_weight=0.5)
+    imitation = -(np.log(0.3) + 0.8 * np.log(0.7) + 0.2 * np.log(0.1)) / 2
     assert parts["imitation"].item() == pytest.approx(imitation)
     assert parts["value"].item() == pytest.approx(0.5 * 4 / 2)
     assert parts["agreement"].item() == 0.5
     assert loss.item() == pytest.approx(imitation + 0.5 * 1.0)
 
 
-def test_the_loss_is_smallest_at_the_teachers_probabilities():
-    taught = torch.tensor([[0.1, 0.2, 0.3, 0.4], [0.7, 0.1, 0.1, 0.1]])
-    none = torch.zeros(2)
-    losses = [imitation_loss(logits, none, taught, none, 0.5)[0] for logits in (taught.log(), (taught + 0.05).log())]
-    assert losses[0] < losses[1] and losses[0] == pytest.approx(-(taught * taught.log()).sum(-1).mean())
-
-
-def test_a_student_that_sees_colours_learns_the_features_that_its_teacher_sees_in_depth(tmp_path):
+@pytest.fixture
+def make(opened):
     library = SceneLibrary.from_scenes([box_room(width=6, depth=4)])
-    keywords = {"library": library, "episodes": 300, "autoreset_mode": "same_step"}
+    keywords = {"library": library, "camera": Camera(16, 16), "episodes": 300, "autoreset_mode": "same_step"}
+    return lambda num_envs, **more: opened(BatchNavEnv(num_envs, **{**keywords, **more}))
+
+
+@pytest.fixture
+def taught(make, tmp_path):
+    """An untrained teacher that sees depth, and its file."""
     torch.manual_seed(0)
-    env = BatchNavEnv(32, camera=Camera(16, 16), **keywords)
+    env = make(2)
     teacher = make_policy("compact", env.single_observation_space)
     path = str(tmp_path / "teacher.safetensors")
     save_policy(path, teacher, policy_about(env, "compact", "cpu", 0, 0))
-    env.close()
-    env = BatchNavEnv(32, camera=Camera(16, 16), sensors=("rgb", "depth"), **keywords)
+    return teacher, path
+
+
+def test_a_student_that_sees_colours_learns_the_features_that_its_teacher_sees_in_depth(make, taught):
+    teacher, path = taught
+    env = make(16, sensors=("rgb", "depth"))
     student = make_policy("compact", env.single_observation_space, hidden=("depth",))
     take_memory(student, path)
     assert torch.equal(student.core.cells.weight_hh_l0, teacher.core.cells.weight_hh_l0)
     assert student.encoder.channels.sensors == ("rgb",)
     config = PPOConfig(
-        total_frames=10**6, num_steps=16, num_minibatches=4, optimizer="adamw", learning_rate=1e-3,
+        total_frames=10**6, num_steps=8, num_minibatches=4, optimizer="adamw", learning_rate=2e-3,
         prediction_weight=1.0, imitation_share=1.0, teacher=path,
     )  # fmt: skip
     ppo = PPO(env, student, config)
-    errors = [ppo.iterate().losses["predict_teacher_features"] for _ in range(12)]
+    errors = [ppo.iterate().losses["predict_teacher_features"] for _ in range(8)]
     assert np.mean(errors[-3:]) < 0.7 * errors[0]
     memory = teacher.core.cells.weight_hh_l0
-    torch.testing.assert_close(student.core.cells.weight_hh_l0, memory, rtol=1e-3, atol=0)  # weights decay a little
+    torch.testing.assert_close(student.core.cells.weight_hh_l0, memory, rtol=2e-3, atol=0)  # weights decay a little
     ppo.iterate(0.3)
     assert (student.core.cells.weight_hh_l0 - memory).abs().max() > 1e-3
     losses = ppo.iterate(1.0).losses  # of PPO
     assert "policy" in losses and losses["predict_teacher_features"] < errors[0]
     rollout = ppo.collector.collect(1.0)
-    env.close()
     features = teacher.features({"depth": rollout.observations["depth"][:-1]})
     torch.testing.assert_close(rollout.observations["teacher_features"][:-1], features)
     assert (rollout.actions == rollout.taught.argmax(-1)).all()
-    torch.testing.assert_close(rollout.taught.sum(-1), torch.ones(16, 32))
+    torch.testing.assert_close(rollout.taught.sum(-1), torch.ones(8, 16))
 
 
-def test_a_teacher_that_cannot_see_is_refused(tmp_path):
-    library = SceneLibrary.from_scenes([box_room(width=6, depth=4)])
-    keywords = {"library": library, "episodes": 20, "autoreset_mode": "same_step"}
-    env = BatchNavEnv(2, camera=Camera(16, 16), **keywords)
-    teacher = make_policy("compact", env.single_observation_space)
-    path = str(tmp_path / "teacher.safetensors")
-    save_policy(path, teacher, policy_about(env, "compact", "cpu", 0, 0))
-    env.close()
-    config = PPOConfig(num_steps=2, imitation_share=1.0, teacher=path)
+def test_a_teacher_that_cannot_see_is_refused(make, taught):
+    config = PPOConfig(num_steps=2, imitation_share=1.0, teacher=taught[1])
     for others, message in (
-        ({"sensors": ("rgb",), "camera": Camera(16, 16)}, "reads depth, which the environment lacks"),
+        ({"sensors": ("rgb",)}, "reads depth, which the environment lacks"),
         ({"sensors": ("rgb", "depth"), "camera": Camera(24, 24)}, "sees 16 x 16 pixels"),
     ):
-        env = BatchNavEnv(2, **others, **keywords)
+        env = make(2, **others)
         with pytest.raises(ValueError, match=message):
             PPO(env, make_policy("compact", env.single_observation_space), config)
-        env.close()
     with pytest.raises(ValueError, match="is neither a known name nor a file"):
         PPOConfig(teacher="nobody")
 
 
 @pytest.mark.slow
-def test_a_seeing_agent_comes_to_agree_with_the_expert(tmp_path):
+def test_a_seeing_agent_comes_to_agree_with_the_expert(make):
     """PPO then continues in the same run."""
-    library = SceneLibrary.from_scenes([box_room(width=6, depth=4)])
-    keywords = {"library": library, "episodes": 300, "camera": Camera(16, 16)}
-    env = BatchNavEnv(
-        32, autoreset_mode="same_step", actions=DiscreteActions(forward_step=0.5, turn_angle_deg=30), **keywords
-    )
+    env = make(32, actions=DiscreteActions(forward_step=0.5, turn_angle_deg=30))
     torch.manual_seed(0)
     policy = make_policy("small", env.single_observation_space)
     rollouts = {"num_steps": 16, "num_minibatches": 4, "num_epochs": 4, "imitation_share": 0.1}
     ppo = PPO(env, policy, PPOConfig(total_frames=10 * 10 * 32 * 16, optimizer="adamw", learning_rate=2e-3, **rollouts))
     reports = [ppo.iterate() for _ in range(11)]
-    env.close()
     agreement = [report.losses["agreement"] for report in reports[:10]]
     assert agreement[0] < 0.5 and np.mean(agreement[-4:]) > 0.6
     assert "agreement" not in reports[10].losses and "policy" in reports[10].losses

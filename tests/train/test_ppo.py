@@ -43,17 +43,14 @@ def advantages_one_by_one(rewards, values, begun, bootstraps, gamma, gae_lambda)
     return advantages
 
 
-class TestAdvantages:
-    @given(seed=st.integers(0, 10**6), gamma=st.floats(0, 1), gae_lambda=st.floats(0, 1), share=st.floats(0, 1))
-    def test_they_are_those_of_the_definition(self, seed, gamma, gae_lambda, share):
-        rng = np.random.default_rng(seed)
-        rewards = rng.normal(size=(6, 3))
-        bootstraps = rng.normal(size=(6, 3))
-        values = rng.normal(size=(7, 3))
-        begun = rng.random((7, 3)) < share
-        tensors = [torch.as_tensor(array) for array in (rewards, values, begun, bootstraps)]
-        expected = advantages_one_by_one(rewards, values, begun, bootstraps, gamma, gae_lambda)
-        np.testing.assert_allclose(gae(*tensors, gamma, gae_lambda), expected, rtol=1e-9, atol=1e-12)
+@given(seed=st.integers(0, 10**6), gamma=st.floats(0, 1), gae_lambda=st.floats(0, 1), share=st.floats(0, 1))
+def test_advantages_are_those_of_the_definition(seed, gamma, gae_lambda, share):
+    rng = np.random.default_rng(seed)
+    rewards, bootstraps = rng.normal(size=(2, 6, 3))
+    values = rng.normal(size=(7, 3))
+    arrays = rewards, values, rng.random((7, 3)) < share, bootstraps
+    found = gae(*map(torch.as_tensor, arrays), gamma, gae_lambda)
+    np.testing.assert_allclose(found, advantages_one_by_one(*arrays, gamma, gae_lambda), rtol=1e-9, atol=1e-12)
 
 
 def test_the_share_of_the_returns_that_the_critic_foresaw():
@@ -76,17 +73,16 @@ def loss_in_numpy(logits, values, actions, old_log_probs, advantages, returns, c
 
 
 class TestLoss:
-    def arrays(self, seed=0, shape=(5, 4)):
-        rng = np.random.default_rng(seed)
+    def arrays(self, shape=(5, 4)):
+        rng = np.random.default_rng(0)
         logits = rng.normal(size=(*shape, 4))
         actions = rng.integers(0, 4, shape)
         log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
         old = np.take_along_axis(log_probs, actions[..., None], -1)[..., 0] + rng.normal(0, 0.3, shape)
         return logits, rng.normal(size=shape), actions, old, rng.normal(size=shape), rng.normal(size=shape)
 
-    @pytest.mark.parametrize("seed", range(5))
-    def test_it_is_the_papers(self, seed):
-        arrays = self.arrays(seed)
+    def test_it_is_the_papers(self):
+        arrays = self.arrays()
         config = PPOConfig(value_weight=0.7, entropy_weight=0.05)
         loss, parts = ppo_loss(*map(torch.as_tensor, arrays), config)
         assert loss.item() == pytest.approx(loss_in_numpy(*arrays, config), rel=1e-9)
@@ -103,23 +99,14 @@ class TestLoss:
         state = torch.randn(1, 4, 3).double()
         old = torch.full((5, 4), np.log(0.25)).double()
 
-        def loss():
-            logits, values, _ = policy(observation, state, begun)
+        parameters = dict(policy.named_parameters())
+
+        def loss(*weights):
+            changed = dict(zip(parameters, weights, strict=True))
+            logits, values, _ = torch.func.functional_call(policy, changed, (observation, state, begun))
             return ppo_loss(logits, values, actions, old, advantages, returns, PPOConfig())[0]
 
-        loss().backward()
-        rng = np.random.default_rng(0)
-        for parameter in policy.parameters():
-            flat = parameter.data.reshape(-1)
-            gradient = parameter.grad.reshape(-1)
-            for index in rng.choice(len(flat), min(4, len(flat)), replace=False):
-                before = flat[index].item()
-                sides = []
-                for shift in (1e-5, -1e-5):
-                    flat[index] = before + shift
-                    sides.append(loss().item())
-                flat[index] = before
-                assert gradient[index].item() == pytest.approx((sides[0] - sides[1]) / 2e-5, rel=1e-3, abs=1e-7)
+        assert torch.autograd.gradcheck(loss, tuple(parameters.values()), fast_mode=True)
 
 
 def test_standard_values_have_mean_0_and_deviation_1():
@@ -141,42 +128,26 @@ def library():
 
 
 @pytest.fixture
-def make(library, tmp_path):
+def make(library, opened):
     """Return a function that makes PPO for a toy problem: long steps, wide turns, large goals."""
-    made = []
 
     def make(
-        kind="blind",
-        num_envs=8,
-        seed=0,
-        sensors=None,
-        library=library,
-        hidden_size=None,
-        workers=None,
-        agents_per_world=1,
-        hidden=(),
+        kind="blind", num_envs=8, seed=0, sensors=None, library=library, workers=None, agents_per_world=1, hidden=(),
         **kwargs,
-    ):
+    ):  # fmt: skip
         if sensors is None:
             sensors = {"blind": (), "small": ("depth", "rgb"), "paper": ("depth",)}[kind]
-        keywords = {
-            "actions": DiscreteActions(forward_step=0.5, turn_angle_deg=30),
-            "task": PointNav(success_distance=0.5),
-        }
-        keywords |= {"max_episode_steps": 60, "episodes": 300, "library": library}
-        keywords |= {"sensors": sensors, "camera": Camera(16, 16), "autoreset_mode": "same_step"}
-        keywords |= {"agents_per_world": agents_per_world}
-        made.append(BatchNavEnv(num_envs, **keywords))
+        env = opened(BatchNavEnv(
+            num_envs, library=library, sensors=sensors, agents_per_world=agents_per_world, camera=Camera(16, 16),
+            actions=DiscreteActions(forward_step=0.5, turn_angle_deg=30), task=PointNav(success_distance=0.5),
+            max_episode_steps=60, episodes=300, autoreset_mode="same_step",
+        ))  # fmt: skip
         torch.manual_seed(seed)
         config = {"total_frames": 100_000, "num_steps": 8, "optimizer": "adamw", "learning_rate": 1e-3, **kwargs}
-        policy = make_policy(kind, made[-1].single_observation_space, hidden)
-        if hidden_size is not None:
-            policy = Policy(None, True, "gru", hidden_size)
-        return PPO(made[-1], policy, PPOConfig(**config), seed=seed, workers=workers)
+        policy = make_policy(kind, env.single_observation_space, hidden)
+        return PPO(env, policy, PPOConfig(**config), seed=seed, workers=workers)
 
-    yield make
-    for env in made:
-        env.close()
+    return make
 
 
 def curve(ppo, iterations):
@@ -187,23 +158,20 @@ def curve(ppo, iterations):
 
 
 class TestTraining:
-    @pytest.mark.parametrize(("kind", "optimizer"), [("blind", "lamb"), ("small", "adamw")])
-    def test_one_seed_gives_one_curve(self, make, kind, optimizer):
-        first, weights = curve(make(kind, optimizer=optimizer, imitation_share=0.001), 4)
-        second, same_weights = curve(make(kind, optimizer=optimizer, imitation_share=0.001), 4)
-        assert first == second
-        assert torch.equal(weights, same_weights)
-        other, _ = curve(make(kind, seed=1, optimizer=optimizer, imitation_share=0.001), 4)
-        assert first != other
+    def test_one_seed_gives_one_curve(self, make):
+        first, second, other = (curve(make("small", seed=seed, imitation_share=0.001), 3) for seed in (0, 0, 1))
+        assert first[0] == second[0] != other[0]
+        assert torch.equal(first[1], second[1])
 
-    def test_it_resumes_to_the_same_curve(self, make):
-        ppo = make("small", num_epochs=2)
+    @pytest.mark.parametrize("optimizer", ["adamw", "lamb"])
+    def test_it_resumes_to_the_same_curve(self, make, optimizer):
+        ppo = make("small", num_epochs=2, optimizer=optimizer)
         curve(ppo, 2)
         state = copy.deepcopy(ppo.get_state())
-        expected, weights = curve(ppo, 3)
-        resumed = make("small", seed=5, num_epochs=2)
+        expected, weights = curve(ppo, 2)
+        resumed = make("small", seed=5, num_epochs=2, optimizer=optimizer)
         resumed.set_state(state)
-        found, same_weights = curve(resumed, 3)
+        found, same_weights = curve(resumed, 2)
         assert found == expected
         assert torch.equal(weights, same_weights)
 
@@ -212,7 +180,7 @@ class TestTraining:
         def learned(shards):
             ppo = make("small", num_envs=14, normalize_advantages=True, imitation_share=imitation_share)
             ppo._shards = ppo.collector._shards = shards
-            reports, weights = curve(ppo, 3)
+            reports, weights = curve(ppo, 2)
             return [losses for _, losses, _ in reports], weights
 
         losses, weights = learned(Shards(1, acting=3, learning=3))
@@ -228,7 +196,7 @@ class TestTraining:
         hidden = ("walk_scan", "map_path")
         ppo = make("small", sensors=sensors, hidden=hidden, imitation_share=1.0, teacher="mapper", num_epochs=4)
         rollout = ppo.collector.collect(1.0)
-        losses = [ppo._learn(rollout, expert=0.0) for _ in range(20)]
+        losses = [ppo._learn(rollout, expert=0.0) for _ in range(15)]
         for name in hidden:
             assert losses[-1][f"predict_{name}"] < 0.5 * losses[0][f"predict_{name}"]
         assert losses[-1]["agreement"] > losses[0]["agreement"] + 0.1
@@ -246,26 +214,23 @@ class TestTraining:
         assert sorted(found) == list(range(36))
 
     def test_each_iteration_learns_and_reports(self, make):
-        ppo = make("small", num_minibatches=4, num_epochs=2, total_frames=10_000)
-        rates = []
-        for iteration in range(3):
+        ppo = make("small", num_minibatches=4, num_epochs=2)
+        for iteration in range(2):
             before = [parameter.detach().clone() for parameter in ppo.policy.parameters()]
             mean = ppo.policy.encoder.channels.moments.mean.clone()
             report = ppo.iterate()
             assert report.frames == ppo.frames == 64 * (iteration + 1)
-            assert {"policy", "value", "entropy", "kl", "clipped", "grad_norm", "explained_variance"} == set(
-                report.losses
-            )
+            assert report.losses.keys() == {
+                "policy", "value", "entropy", "kl", "clipped", "grad_norm", "explained_variance",
+            }  # fmt: skip
             assert report.seconds.keys() == {"simulate", "render", "infer", "learn", "wait"}
             assert not any(torch.equal(old, new) for old, new in zip(before, ppo.policy.parameters(), strict=True))
             assert not torch.equal(mean, ppo.policy.encoder.channels.moments.mean)
-            rates.append(ppo.optimizer.param_groups[0]["lr"])
-        assert rates[0] == pytest.approx(0.5e-3) and rates[0] < rates[1] < rates[2]
 
     def test_probabilities_have_not_moved_before_the_first_step(self, make):
         """Learning uses the same states, masks and images as acting."""
         ppo = make("small", num_minibatches=1)
-        for _ in range(6):
+        for _ in range(3):
             report = ppo.iterate()
             assert abs(report.losses["kl"]) < 1e-6 and report.losses["clipped"] == 0
 
@@ -296,12 +261,12 @@ class TestTraining:
         assert losses[1] == pytest.approx(losses[0], rel=1e-4, abs=1e-6)  # the order of environments differs
 
     def test_progress_sets_the_learning_rate(self, make):
-        ppo = make()
+        ppo = make(total_frames=12_800)
         rates = []
-        for progress in (0.0, 0.01, 1.0):
+        for progress in (None, None, 0.0, 0.01, 1.0):  # None: by the frames, of which an iteration has 64
             ppo.iterate(progress)
             rates.append(ppo.optimizer.param_groups[0]["lr"])
-        assert rates == pytest.approx([0.5e-3, 1e-3, 1e-5])
+        assert rates == pytest.approx([0.5e-3, 0.75e-3, 0.5e-3, 1e-3, 1e-5])
 
     @pytest.mark.slow
     def test_the_papers_policy_fits_a_rollout_with_lamb(self, make):
@@ -333,9 +298,8 @@ class TestTraining:
             plain, _, _ = ppo.policy(*sequence)
             with torch.autocast("cpu", torch.bfloat16):
                 mixed, _, _ = ppo.policy(*sequence)
-        error = (mixed - plain).abs()
-        size = plain.std()
-        assert 0 < error.mean() < 0.03 * size and error.max() < 0.2 * size
+        error = (mixed - plain).abs() / plain.std()
+        assert 0 < error.mean() < 0.03 and error.max() < 0.2
         assert mixed.dtype == torch.float32
 
     def test_the_order_of_channels_changes_nothing(self, make):
@@ -379,45 +343,23 @@ class TestTraining:
                 PPOConfig(**{name: value})
 
 
-@pytest.mark.long
-def test_two_rooms_are_learned_without_eyes(make):
-    """A wall divides the room, so walking straight to the goal often fails."""
-    batch = {"num_envs": 128, "num_steps": 32, "num_minibatches": 4, "num_epochs": 3}
-    ppo = make(hidden_size=64, total_frames=600_000, learning_rate=3e-3, normalize_advantages=True, **batch)
-    success = []
-    while ppo.frames < ppo.config.total_frames and (len(success) < 20 or np.mean(success[-20:]) < 0.9):
-        success.append(ppo.iterate().episodes["success"].mean())
-    assert np.mean(success[:5]) < 0.4 < 0.9 <= np.mean(success[-20:])
-
-
 def room_with_a_door(place):
     """Return a room of 6 x 4 m divided by a wall with a door, 0.8 m wide, at z = ``place``."""
     walls = [box((-0.1, 0, -2), (0.1, 2.6, place - 0.4)), box((-0.1, 0, place + 0.4), (0.1, 2.6, 2))]
     return scene_of(f"door at {place}", box((-3, 0, -2), (3, 2.6, 2), inward=True), *walls)
 
 
-def spl_behind_doors(make, kind, sensors, total_frames):
-    """Return the SPL of the last iterations of imitation, which is the first half of the training, and of PPO.
+@pytest.mark.slow
+def test_a_door_is_found_by_sight(make):
+    """Imitation is the first half of the training, PPO the second.
 
     Each home has its door at another place, which a seeing agent finds at once and a blind one by trial.
     """
     homes = SceneLibrary.from_scenes([room_with_a_door(place) for place in (-1.5, -0.5, 0.5, 1.5)])
-    batch = {"num_envs": 128, "num_steps": 16, "num_minibatches": 4, "total_frames": total_frames}
-    ppo = make(kind, sensors=sensors, library=homes, imitation_share=0.5, normalize_advantages=True, **batch)
+    batch = {"num_envs": 128, "num_steps": 16, "num_minibatches": 4, "total_frames": 80_000}
+    ppo = make("small", sensors=("depth",), library=homes, imitation_share=0.5, normalize_advantages=True, **batch)
     found = []
     while ppo.frames < ppo.config.total_frames:
         found.append(ppo.iterate().episodes["spl"])
-    return [np.concatenate(found[end - 8 : end]).mean() for end in (len(found) // 2, len(found))]
-
-
-@pytest.mark.slow
-def test_a_door_is_found_by_sight(make):
-    imitation, learned = spl_behind_doors(make, "small", ("depth",), 80_000)
+    imitation, learned = (np.concatenate(found[end - 8 : end]).mean() for end in (len(found) // 2, len(found)))
     assert learned > 0.33 and learned > imitation + 0.1  # after as many frames a blind agent has 0.16
-
-
-@pytest.mark.long
-def test_a_blind_agent_finds_doors_later(make):
-    _, blind = spl_behind_doors(make, "blind", (), 150_000)
-    imitation, learned = spl_behind_doors(make, "small", ("depth",), 150_000)
-    assert learned > 0.6 and learned > imitation + 0.1 and learned > blind + 0.2

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import re
+from functools import partialmethod
 
 import numpy as np
 import pytest
@@ -19,47 +20,40 @@ from PIL import Image  # noqa: E402
 from gym_batchnav.cli.train import Display  # noqa: E402
 from gym_batchnav.scene.save import save_glb  # noqa: E402
 from gym_batchnav.train import checkpoint, run  # noqa: E402
-from gym_batchnav.train.config import make_config  # noqa: E402
+from gym_batchnav.train.config import RunConfig, make_config  # noqa: E402
 from gym_batchnav.train.curve import read_rows  # noqa: E402
 from gym_batchnav.train.policy import GOAL  # noqa: E402
 from gym_batchnav.train.policy_file import load_policy  # noqa: E402
 from gym_batchnav.train.run import TrainingRun  # noqa: E402
 
-NUM_ENVS = 4  # of an iteration
-FRAMES = 4 * 32
+NUM_ENVS = 2
+FRAMES = NUM_ENVS * 32  # of an iteration
 
 
 @pytest.fixture(scope="module")
 def rooms(tmp_path_factory):
-    """Return six small rooms, of which four are resident, so scenes change during the training."""
+    """Return three small rooms, of which two are resident, so scenes change during the training."""
     folder = tmp_path_factory.mktemp("rooms")
-    for index in range(6):
+    for index in range(3):
         save_glb(box_room(f"room_{index}", width=4 + 0.5 * index, depth=4), folder / f"room_{index}.glb")
-    before = os.environ.get("GYM_BATCHNAV_CACHE")
-    os.environ["GYM_BATCHNAV_CACHE"] = str(folder / "cache")
-    yield folder
-    os.environ.pop("GYM_BATCHNAV_CACHE")
-    if before is not None:
-        os.environ["GYM_BATCHNAV_CACHE"] = before
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GYM_BATCHNAV_CACHE", str(folder / "cache"))
+        yield folder
 
 
 @pytest.fixture
-def start(rooms, tmp_path):
-    """Return a function that makes runs; close them at the end."""
-    made = []
+def start(rooms, tmp_path, opened):
+    """Return a function that makes runs."""
 
-    def start(name="run", resume=False, note=lambda text: None, **given):
+    def start(name="run", resume=False, note=lambda text: None, loggers=None, **given):
         if not resume:
             given = {
                 "scenes": (str(rooms),), "num_envs": NUM_ENVS, "threads": 1, "frames": 6 * FRAMES, "policy": "small",
-                **given,
+                "num_episodes": 50, **given,
             }  # fmt: skip
-        made.append(TrainingRun(tmp_path / name, given, resume, note))
-        return made[-1]
+        return opened(TrainingRun(tmp_path / name, given, resume, note, loggers))
 
-    yield start
-    for one in made:
-        one.close()
+    return start
 
 
 def weights(one):
@@ -73,27 +67,27 @@ def after(count):
 
 
 def test_an_interrupted_run_goes_on_to_the_same_weights(start):
-    whole = start("whole", frames=4 * FRAMES)
+    given = {"frames": 3 * FRAMES, "rotate_every": 20}
+    whole = start("whole", **given)
     assert whole.train()
-    assert whole.ppo.frames == 4 * FRAMES
+    assert whole.ppo.frames == 3 * FRAMES
     assert whole.ppo.collector.env.library.stats()["swaps"] > 0, "no scene changed: the test is too easy"
 
-    assert not start("parts", frames=4 * FRAMES).train(after(1))
+    assert not start("parts", **given).train(after(1))
     middle = start("parts", resume=True)
     assert middle.ppo.frames == FRAMES
-    assert not middle.train(after(2))
+    assert not middle.train(after(1))
     last = start("parts", resume=True)
     assert last.train()
-    assert last.ppo.frames == 4 * FRAMES
+    assert last.ppo.frames == 3 * FRAMES
     assert torch.equal(weights(last), weights(whole))
     assert not torch.equal(weights(middle), weights(last))
 
 
 def test_a_task_without_success_is_summed_up_by_its_own_measure(start, tmp_path, monkeypatch):
     monkeypatch.setattr(run, "LOG_SECONDS", 0.0)
-    # 640 steps of each environment: an episode ends after 500.
-    names = {"task.class": "Explore", "ppo.imitation_share": 0.0, "ppo.num_steps": 128}
-    one = start(frames=20 * FRAMES, policy="blind", **names)
+    monkeypatch.setattr(RunConfig, "make_env", partialmethod(RunConfig.make_env, max_episode_steps=20))
+    one = start(frames=2 * FRAMES, policy="blind", **{"task.class": "Explore", "ppo.imitation_share": 0.0})
     text = io.StringIO()
     with Display(one, Console(file=text, force_terminal=True, width=200)) as display:
         assert one.train(watch=display.show)
@@ -104,21 +98,21 @@ def test_a_task_without_success_is_summed_up_by_its_own_measure(start, tmp_path,
 
 
 def test_a_run_leaves_its_policy_and_its_curve(start, tmp_path):
-    one = start(frames=3 * FRAMES)
+    one = start(frames=2 * FRAMES)
     seen = []
     assert one.train(watch=lambda run: seen.append((run.ppo.frames, run.progress)))
     summary = one.finish()
-    assert seen == [(FRAMES, pytest.approx(1 / 3)), (2 * FRAMES, pytest.approx(2 / 3)), (3 * FRAMES, 1.0)]
-    assert summary["frames"] == 3 * FRAMES and summary["fps"] > 0
+    assert seen == [(FRAMES, 0.5), (2 * FRAMES, 1.0)]
+    assert summary["frames"] == 2 * FRAMES and summary["fps"] > 0
     assert {"simulate", "infer", "learn", "wait"} <= set(summary["parts"])
 
     policy, about = load_policy(tmp_path / "run/policy.safetensors")
     trained = one.ppo.policy.state_dict()
     assert all(torch.equal(value, trained[name]) for name, value in policy.state_dict().items())
-    assert (about.kind, about.sensors, about.frames, about.seed) == ("small", ("depth",), 3 * FRAMES, 0)
+    assert (about.kind, about.sensors, about.frames, about.seed) == ("small", ("depth",), 2 * FRAMES, 0)
     assert about.camera == make_config({}).camera and about.turn_angle_deg == 10.0
     rows = read_rows(tmp_path / "run/curve.jsonl")
-    assert rows[-1]["frames"] == 3 * FRAMES and rows[-1]["learning_rate"] > 0
+    assert rows[-1]["frames"] == 2 * FRAMES and rows[-1]["learning_rate"] > 0
     assert {"imitation", "value", "grad_norm", "teacher"} <= set(rows[0]["losses"])
     with Image.open(tmp_path / "run/curve.png") as image:
         assert np.asarray(image.convert("L")).std() > 5
@@ -140,12 +134,12 @@ def test_the_share_of_time_counts_where_it_is_more(start, monkeypatch):
 
 def test_a_run_that_is_gone_on_with_keeps_its_clock_and_may_get_more_time(start):
     first = start(frames=10**6)
-    first.train(after(2))
+    first.train(after(1))
     second = start(resume=True, time_limit=first.seconds)
     assert second.progress == pytest.approx(1.0)
-    assert second.train() and second.ppo.frames == 2 * FRAMES, "its time was over"
-    third = start(resume=True, time_limit=3600.0, frames=3 * FRAMES)
-    assert third.train() and third.ppo.frames == 3 * FRAMES
+    assert second.train() and second.ppo.frames == FRAMES, "its time was over"
+    third = start(resume=True, time_limit=3600.0, frames=2 * FRAMES)
+    assert third.train() and third.ppo.frames == 2 * FRAMES
 
 
 def test_another_version_goes_on_with_a_run(start, tmp_path):
@@ -172,7 +166,7 @@ def test_a_damaged_checkpoint_costs_the_time_since_the_one_before(start, tmp_pat
 
 
 def test_lines_of_the_curve_that_come_again_are_taken_out(start, tmp_path):
-    start(frames=4 * FRAMES).train(after(2))
+    start(frames=2 * FRAMES).train(after(1))
     path = tmp_path / "run/curve.jsonl"
     rows = read_rows(path)
     with path.open("a") as file:  # as if the process had died long after its last checkpoint
@@ -181,7 +175,7 @@ def test_lines_of_the_curve_that_come_again_are_taken_out(start, tmp_path):
     assert second.rows == rows == read_rows(path)
     second.train()
     frames = [row["frames"] for row in read_rows(path)]
-    assert frames == sorted(set(frames)) and frames[-1] == 4 * FRAMES
+    assert frames == sorted(set(frames)) and frames[-1] == 2 * FRAMES
 
 
 def test_the_teachers_sensors_are_not_those_of_the_policy(start, tmp_path):
@@ -195,17 +189,9 @@ def test_the_teachers_sensors_are_not_those_of_the_policy(start, tmp_path):
 
 
 class TestRefusals:
-    def test_a_folder_with_a_run_is_not_written_over(self, start, tmp_path):
-        start().train(after(1))
-        before = {file: file.read_bytes() for file in (tmp_path / "run").glob("*.*")}
-        with pytest.raises(FileExistsError, match="contains a run: resume it with resume=True"):
-            start()
-        assert {file: file.read_bytes() for file in (tmp_path / "run").glob("*.*")} == before
-
-    def test_an_unknown_logger_leaves_no_run(self, rooms, tmp_path):
-        given = {"scenes": (str(rooms),), "num_envs": NUM_ENVS, "threads": 1, "frames": FRAMES, "policy": "blind"}
+    def test_an_unknown_logger_leaves_no_run(self, start, tmp_path):
         with pytest.raises(ValueError, match="logger='comet'"):
-            TrainingRun(tmp_path / "run", given, loggers=["comet"])
+            start(loggers=["comet"])
         assert not (tmp_path / "run/run.json").exists()
 
     def test_without_a_checkpoint_it_begins(self, start):
@@ -213,8 +199,12 @@ class TestRefusals:
         again = start(resume=True, seed=3)
         assert again.ppo.frames == 0 and again.config.seed == 3
 
-    def test_another_run_is_not_gone_on_with(self, start, tmp_path):
+    def test_a_run_is_not_written_over_and_no_other_one_goes_on_in_its_folder(self, start, tmp_path):
         start().train(after(1))
+        before = {file: file.read_bytes() for file in (tmp_path / "run").glob("*.*")}
+        with pytest.raises(FileExistsError, match="contains a run: resume it with resume=True"):
+            start()
+        assert {file: file.read_bytes() for file in (tmp_path / "run").glob("*.*")} == before
         for given in ({"seed": 1}, {"preset": "gpu"}, {"policy": "blind"}, {"num_envs": 8}, {"ppo.gamma": 0.9}):
             with pytest.raises(ValueError, match=f"contains a run with {next(iter(given))}=.* another out="):
                 start(resume=True, **given)
@@ -266,12 +256,10 @@ class TestInit:
         first = start("first", frames=FRAMES)
         first.finish()
         file = str(tmp_path / "first/policy.safetensors")
+        sensors = ["depth", "heading"]
         for says, given in (
             (r"init='.*': it is a policy of kind 'small', not 'compact': pass policy='small'", {"policy": "compact"}),
-            (
-                r"reads depth, pointgoal\w+, not depth, \w+, heading: pass its sensors",
-                {"sensors": ["depth", "heading"]},
-            ),
+            (r"reads depth, pointgoal\w+, not depth, \w+, heading: pass its sensors", {"sensors": sensors}),
             ("its weights are for images of 32 x 32 pixels", {"camera.width": 64}),
             ("is damaged|is not a safetensors file", {"init": str(tmp_path / "first/run.json")}),
         ):

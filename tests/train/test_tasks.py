@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from furnished import CATEGORIES, furnished
 from gymnasium.spaces import Box, Dict, Discrete
-from rooms import box_room
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("safetensors", reason="safetensors is not installed")
@@ -22,15 +21,13 @@ from gym_batchnav.geometry import Camera  # noqa: E402
 from gym_batchnav.library.library import SceneLibrary  # noqa: E402
 from gym_batchnav.task.api import Measure, Sensor  # noqa: E402
 from gym_batchnav.task.explore import Explore  # noqa: E402
-from gym_batchnav.task.imagenav import ImageGoal, ImageNav, InstanceImageNav  # noqa: E402
+from gym_batchnav.task.imagenav import ImageGoal, InstanceImageNav  # noqa: E402
 from gym_batchnav.task.multigoal import MultiGoalNav  # noqa: E402
 from gym_batchnav.task.objectnav import ObjectNav  # noqa: E402
 from gym_batchnav.task.pointnav import PointNav  # noqa: E402
-from gym_batchnav.task.sensors import GPS, PreviousAction, WalkScan  # noqa: E402
+from gym_batchnav.task.sensors import PreviousAction, WalkScan  # noqa: E402
 from gym_batchnav.task.socialnav import SocialNav  # noqa: E402
 from gym_batchnav.train.policy import (  # noqa: E402
-    GOAL,
-    PREVIOUS_ACTION,
     VectorEmbedding,
     make_policy,
     num_categories,
@@ -51,19 +48,15 @@ class Nothing(Measure):
         return np.full(state.num_envs, np.nan)
 
 
+@pytest.fixture(scope="module")
+def library():
+    return SceneLibrary.from_scenes([furnished()])
+
+
 @pytest.fixture
-def make(tmp_path):
-    made = []
-
-    def make(num_envs=4, **kwargs):
-        keywords = {"library": SceneLibrary.from_scenes([box_room()]), "episodes": 12}
-        keywords |= {"max_episode_steps": 10, "sensors": (), "task": Explore(), "camera": Camera(16, 16), **kwargs}
-        made.append(BatchNavEnv(num_envs, **keywords))
-        return made[-1]
-
-    yield make
-    for env in made:
-        env.close()
+def make(library, opened):
+    keywords = {"library": library, "episodes": 12, "max_episode_steps": 10, "sensors": (), "task": Explore()}
+    return lambda num_envs=4, **more: opened(BatchNavEnv(num_envs, **{**keywords, "camera": CAMERA, **more}))
 
 
 def identity(box):
@@ -79,16 +72,14 @@ class TestReadings:
     def test_bounded_ones_come_to_lie_between_minus_one_and_one(self):
         read = identity(Box(np.array([-2, 0], np.float32), np.array([2, 10], np.float32)))
         np.testing.assert_allclose(read(torch.tensor([[-2, 0], [1, 10.0]]))[:, :2].detach(), [[-1, -1], [0.5, 1]])
+        read = identity(Box(0, 4, (2,), np.int64))
+        np.testing.assert_allclose(read(torch.tensor([[4, 1]]))[0, :2].detach(), [1, -0.5])
 
     @pytest.mark.parametrize("bound", [np.inf, np.finfo(np.float32).max])
     def test_others_are_compressed_alike_on_both_sides(self, bound):
         read = identity(Box(-bound, bound, (3,), np.float32))
         found = read(torch.tensor([[0, np.e - 1, -1e6]]))[0, :3].detach()
         np.testing.assert_allclose(found, [0, 1, -np.log(1e6 + 1)], rtol=1e-5)
-
-    def test_whole_numbers_are_readings_too(self):
-        read = identity(Box(0, 4, (2,), np.int64))
-        np.testing.assert_allclose(read(torch.tensor([[4, 1]]))[0, :2].detach(), [1, -0.5])
 
     def test_rows_of_readings_follow_each_other(self):
         box = Box(-4, 4, (2, 3), np.float32)
@@ -102,7 +93,7 @@ class TestReadings:
     def test_a_category_has_a_row_of_its_own(self):
         policy = make_policy("blind", Dict({"objectgoal": Box(2, 7, (1,), np.int64)}))
         (embedding,) = policy.vector_embeddings
-        assert embedding.rows.weight.shape == (6, 32) and policy.task_sensors == ("objectgoal",)
+        assert embedding.rows.weight.shape == (6, 32)
         found = embedding(torch.tensor([[[2], [7]], [[4], [2]]]))
         torch.testing.assert_close(found, embedding.rows.weight[torch.tensor([[0, 5], [2, 0]])])
 
@@ -111,7 +102,6 @@ class TestReadings:
         [
             (Box(0, 999, (1,), np.int64), 1000),
             (Box(-3, 3, (1,), np.int8), 7),
-            (Box(0, 255, (1,), np.uint8), 256),
             (Box(0, 1000, (1,), np.int64), 0),
             (Box(-(2**63), 2**63 - 1, (1,), np.int64), 0),
             (Box(0, 4, (2,), np.int64), 0),
@@ -121,18 +111,6 @@ class TestReadings:
     )
     def test_single_integers_with_few_values_are_categories(self, box, count):
         assert num_categories(box) == count
-
-    def test_a_policy_heeds_each_sensor(self):
-        space = Dict({"values": Box(-1, 1, (3,)), "gps": GPS().space, GOAL: Box(-9, 9, (2,))})
-        policy = make_policy("blind", space)
-        torch.nn.init.normal_(policy.actor.weight)
-        observation = {name: torch.zeros(2, *box.shape) for name, box in space.spaces.items()}
-        observation[PREVIOUS_ACTION] = torch.zeros(2, dtype=torch.int64)
-        begun = torch.ones(2, dtype=torch.bool)
-        plain, *_ = policy(observation, policy.initial_state(2), begun)
-        for name in space.spaces:
-            changed, *_ = policy({**observation, name: observation[name] + 0.5}, policy.initial_state(2), begun)
-            assert (changed != plain).any(), name
 
     @pytest.mark.parametrize("odd", [Box(0, 1, (3, 3, 3)), Box(0, 1, ()), Discrete(4)])
     def test_a_sensor_that_it_cannot_read_is_refused(self, odd):
@@ -168,7 +146,7 @@ class TestEvaluation:
         assert len(rows) == 12 and all(",nan," in row for row in rows)
         with pytest.raises(AttributeError, match="spl"):
             episodes.spl  # noqa: B018
-        assert copy.copy(episodes).measures is episodes.measures
+        assert copy.copy(episodes).measures is episodes.measures  # a copy has no measures while it is made
 
     def test_numbers_that_are_not_finite_spoil_their_own_column_only(self):
         values = {"good": np.arange(6.0), "bad": np.array([0, 1, np.inf, -np.inf, 2, 3])}
@@ -205,31 +183,6 @@ def test_another_world_than_that_of_the_training_is_refused_or_allowed(make, tmp
     assert len(evaluate(other, PolicyAgent(loaded, about=about, allow_mismatch=True))) == 12
 
 
-@pytest.mark.parametrize("sizes", [{"a": 2**40}, {"a": 0}, {"a": "2"}, ["a"]])
-def test_impossible_readings_of_a_strangers_policy_are_refused(make, sizes):
-    import dataclasses
-
-    about = policy_about(make(), "blind", "mine", 0, 0)
-    with pytest.raises(ValueError, match=r"task_sensors|a="):
-        dataclasses.replace(about, task_sensors=sizes)
-
-
-@pytest.mark.parametrize(
-    "task", [ObjectNav(CATEGORIES), ImageNav(CAMERA), InstanceImageNav(CAMERA, CATEGORIES), MultiGoalNav()]
-)
-def test_policy_files_hold_categories_and_goal_pictures(make, task, tmp_path):
-    furnished_room = SceneLibrary.from_scenes([furnished()])
-    env = make(task=task, sensors=("rgb",), library=furnished_room, camera=CAMERA)
-    policy = make_policy("small", env.single_observation_space)
-    torch.nn.init.normal_(policy.actor.weight)
-    save_policy(tmp_path / "a.safetensors", policy, policy_about(env, "small", "mine", 0, 0))
-    again, _ = load_policy(tmp_path / "a.safetensors")
-    assert again.task_sensors == policy.task_sensors
-    np.testing.assert_array_equal(
-        evaluate(env, PolicyAgent(policy)).path_length, evaluate(env, PolicyAgent(again)).path_length
-    )
-
-
 class Traffic(Sensor):
     """A light that is a category, a grid of distances, a picture and counts."""
 
@@ -259,6 +212,10 @@ class Crossing(PointNav):
         ("blind", {"task": SocialNav(), "bodies": (People(4),)}),
         ("scan", {"task": Crossing(), "sensors": (WalkScan(8),)}),
         ("small", {"task": Crossing(), "sensors": ("rgb",)}),
+        *(
+            ("small", {"task": task, "sensors": ("rgb",)})
+            for task in (ObjectNav(CATEGORIES), InstanceImageNav(CAMERA, CATEGORIES), MultiGoalNav())
+        ),
         ("blind", {"task": PointNav(), "sensors": (Traffic("light", Box(-4, 5, (1,), np.int32)),)}),
     ],
 )
