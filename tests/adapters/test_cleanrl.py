@@ -142,7 +142,7 @@ def test_the_example_says_which_observations_it_takes(example, room):
 
 
 @pytest.mark.parametrize("name", ["Scan", "Image"])
-def test_scripts_that_make_single_environments_train_and_count_right(name, room, tmp_path, monkeypatch):
+def test_scripts_that_make_single_environments_count_right(name, room, tmp_path, monkeypatch):
     """The calls that CleanRL's ppo.py makes of Gymnasium, in their order."""
     ledger = tmp_path / "ledger"
     ledger.mkdir()
@@ -168,27 +168,17 @@ def test_scripts_that_make_single_environments_train_and_count_right(name, room,
 
     envs = gymnasium.vector.SyncVectorEnv([lambda index=index: make_env(index) for index in range(3)])
     assert isinstance(envs.single_action_space, gymnasium.spaces.Discrete)
-    size = int(np.prod(envs.single_observation_space.shape))
-    policy = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(size, 16), torch.nn.Tanh(), torch.nn.Linear(16, 4))
-    optimizer = torch.optim.Adam(policy.parameters())
-    torch.manual_seed(0)
     counted = []
     seen, _ = envs.reset(seed=1)
-    for _ in range(3):
-        losses = []
-        for _ in range(32):
-            choice = torch.distributions.Categorical(logits=policy(torch.Tensor(seen)))
-            action = choice.sample()
-            seen, reward, terminated, truncated, infos = envs.step(action.numpy())
-            losses.append(-(choice.log_prob(action) * torch.tensor(reward)).mean())
-            ended = terminated | truncated
-            if ended.any():
-                np.testing.assert_array_equal(infos["_episode"], ended)
-                columns = (infos["episode"]["l"], infos["episode"]["r"], truncated)
-                counted += zip(*(column[ended] for column in columns), strict=True)
-        optimizer.zero_grad()
-        torch.stack(losses).mean().backward()
-        optimizer.step()
+    rng = np.random.default_rng(0)
+    for _ in range(96):
+        assert torch.Tensor(seen).shape == envs.observation_space.shape
+        seen, _, terminated, truncated, infos = envs.step(rng.integers(0, 4, 3))
+        ended = terminated | truncated
+        if ended.any():
+            np.testing.assert_array_equal(infos["_episode"], ended)
+            columns = (infos["episode"]["l"], infos["episode"]["r"], truncated)
+            counted += zip(*(column[ended] for column in columns), strict=True)
     envs.close()
     truth = [(one.length, one.reward, one.truncated) for one in read_ledger(ledger)]
     assert len(counted) == len(truth) > 10 and any(one[2] for one in truth)

@@ -11,7 +11,6 @@ import gymnasium
 import numpy as np
 import pytest
 from pettingzoo.test import parallel_api_test, parallel_seed_test
-from pettingzoo.utils import parallel_to_aec
 
 from gym_batchnav.adapters.pettingzoo import PettingZooEnv
 from gym_batchnav.env.batch import BatchNavEnv
@@ -61,15 +60,6 @@ def test_pettingzoos_test_of_the_interface(make, keywords):
 
 def test_pettingzoos_test_of_seeds(make):
     parallel_seed_test(make, num_cycles=60)
-
-
-def test_pettingzoos_turns_of_one_agent_after_the_other(make):
-    env = parallel_to_aec(make())
-    env.reset(seed=1)
-    for name in env.agent_iter(max_iter=500):
-        *_, terminated, truncated, _ = env.last()
-        env.step(None if terminated or truncated else env.action_space(name).sample())
-    assert not env.agents
 
 
 def test_its_episodes_are_those_of_the_batch(make, settings, opened):

@@ -19,7 +19,7 @@ from gym_batchnav.train.policy import make_policy  # noqa: E402
 from gym_batchnav.train.policy_agent import PolicyAgent  # noqa: E402
 
 PER_SCENE = 9
-LIMIT = 40
+LIMIT = 60
 
 
 @pytest.fixture(scope="module")
