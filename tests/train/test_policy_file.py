@@ -125,7 +125,7 @@ def test_descriptions_that_cannot_be_are_damage(described, path):
 @pytest.mark.parametrize(
     ("described", "said"),
     [
-        ({"spaces": {GOAL: {"shape": [3]}}}, rf"spaces\['{GOAL}'\]=.*task_sensors\['{GOAL}'\]=2 numbers"),
+        ({"spaces": {GOAL: {"shape": [3]}}}, rf"spaces\['{GOAL}'\]=.*the 2 numbers of task_sensors\['{GOAL}'\]"),
         ({"actuation_noise": {"class": "Camera"}}, r" actuation_noise={'class': 'Camera'}: .* with 'num_draws'"),
         ({"sensor_noise": {"depth": 3}}, r"sensor_noise\['depth'\]=3: pass the record of an object"),
         ({"task_sensors": {"a": 2**16, "b": 1}}, "has 2 sensors with 65,537 numbers: pass at most 64 with 65,536"),
