@@ -1,6 +1,7 @@
 """Small noisy collections, and comparisons of their folders."""
 
 import numpy as np
+import pytest
 
 from gym_batchnav.actions.noise import LoCoBotNoise
 from gym_batchnav.collect.collector import collect
@@ -21,6 +22,8 @@ SCENES = ["apartment_1", "apartment_2"]
 
 def gather(out, **changes):
     """Collect five noisy episodes of two apartments in shards of two."""
+    if changes.get("to", "zarr") == "zarr":
+        pytest.importorskip("zarr", reason="zarr needs Python 3.11")
     given = {"policy": "random", "episodes_per_scene": 5, "episodes_per_shard": 2, "num_envs": 4, "seed": 7}
     return collect(out, **{"scenes": SCENES, **given, **KEYWORDS, **changes})
 

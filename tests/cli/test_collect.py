@@ -1,6 +1,8 @@
 import pytest
 from commands import refusal, run
 
+pytest.importorskip("zarr", reason="zarr needs Python 3.11")
+
 SMALL = ["--scenes", "apartment_1", "--policy", "random", "--episodes-per-scene", "17", "--renderer", "embree"]
 COLLECT = ["collect", "run", *SMALL]
 

@@ -22,6 +22,8 @@ from gym_batchnav.collect.recorder import FrameBuffers
 from gym_batchnav.protocols import protocol_of
 from gym_batchnav.scene.save import save_glb
 
+pytest.importorskip("zarr", reason="zarr needs Python 3.11")
+
 
 def test_an_episode_is_replayed_to_the_bit(zarr_dataset):
     """One environment in one scene repeats observations, rewards and poses from the actions that are stored."""
