@@ -122,10 +122,10 @@ class TestFlee:
 
 
 class TestCoverage:
-    @pytest.mark.parametrize("size", [0.5, 2.3])
+    @pytest.mark.parametrize("size", [0.5, 1.0, 2.3])
     def test_walkable_cells_are_those_with_walkable_points(self, make, size):
         navmesh = make(Explore()).simulator.navmesh(0)
-        points = navmesh.random_points(50_000, np.random.default_rng(0))
+        points = navmesh.random_points(200_000, np.random.default_rng(0))
         cells = {tuple(cell) for cell in np.floor(points[:, [0, 2]] / size).astype(int).tolist()}
         total = walkable_cells(navmesh, size)
         assert total.shape == (navmesh.num_islands,)
