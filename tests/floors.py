@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 from functools import cache
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -87,25 +86,23 @@ def plan_distance(rows: list[str], start: np.ndarray, goal: np.ndarray) -> float
         elif around.sum() == 2 and around[0, 0] == around[1, 1]:  # two squares meet in a point: no way through
             nodes += [np.array([i, j]) + 4 * HAIR * (square - 0.5)[::-1] for square in np.argwhere(around)]
     boxes = np.argwhere(np.pad(~free, 1, constant_values=True))[:, ::-1] - 1.0  # x, z of the lower corners
-    graph = np.zeros((len(nodes), len(nodes)))
-    for (k, a), (m, b) in combinations(enumerate(nodes), 2):
-        if _clear(boxes, a, b):
-            graph[k, m] = np.linalg.norm(b - a)
-    return float(dijkstra(graph, directed=False, indices=0)[1])
+    places = np.array(nodes)
+    graph = [np.where(_clear(boxes, a, places), np.linalg.norm(places - a, axis=1), 0) for a in places]
+    return float(dijkstra(np.array(graph), indices=0)[1])
 
 
-def _clear(boxes: np.ndarray, a: np.ndarray, b: np.ndarray) -> bool:
-    """Whether the segment from a to b stays out of the unit squares at ``boxes`` [n, 2], made a hair larger."""
-    direction = b - a
+def _clear(boxes: np.ndarray, a: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Whether the segments from a to ``ends`` [N, 2] avoid the unit squares at ``boxes``, made a hair larger: [N]."""
+    direction = (ends - a)[:, None]
     low = boxes - HAIR
     high = boxes + 1 + HAIR
     with np.errstate(divide="ignore", invalid="ignore"):
         t = np.stack([(low - a) / direction, (high - a) / direction])
     still = direction == 0
     inside = (a > low) & (a < high)
-    enter = np.where(still, np.where(inside, -np.inf, np.inf), t.min(axis=0)).max(axis=1)
-    leave = np.where(still, np.where(inside, np.inf, -np.inf), t.max(axis=0)).min(axis=1)
-    return bool((np.minimum(leave, 1.0) <= np.maximum(enter, 0.0)).all())
+    enter = np.where(still, np.where(inside, -np.inf, np.inf), t.min(axis=0)).max(axis=-1)
+    leave = np.where(still, np.where(inside, np.inf, -np.inf), t.max(axis=0)).min(axis=-1)
+    return (np.minimum(leave, 1.0) <= np.maximum(enter, 0.0)).all(axis=1)
 
 
 @cache

@@ -38,21 +38,13 @@ class Agents:
     def copy(self, rows: slice = np.s_[:]) -> "Agents":
         return Agents(*(array[rows].copy() for array in vars(self).values()))
 
-    def step(
-        self,
-        navmeshes: NavMeshAgents,
-        actions: np.ndarray | Commands,
-        sliding: bool = True,
-        active: np.ndarray | None = None,
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def step(self, navmeshes: NavMeshAgents, actions, sliding=True, active=None) -> StepOutcome:
         size = len(self.slots)
-        moved = np.full(size, 7, np.float32)
-        collided = np.ones(size, bool)
-        active = np.ones(size, bool) if active is None else active
-        commands = actions if isinstance(actions, Commands) else steps_and_turns(actions)
+        outcome = StepOutcome(np.full(size, 7, np.float32), np.ones(size, bool))
         agents = AgentState(*vars(self).values(), np.zeros(size, np.float32))
-        navmeshes.step(commands, agents, active, StepOutcome(moved, collided), sliding=sliding)
-        return moved, collided
+        active = np.ones(size, bool) if active is None else active
+        navmeshes.step(steps_and_turns(actions), agents, active, outcome, sliding=sliding)
+        return outcome
 
     def next_action(self, navmeshes: NavMeshAgents, goal_index: np.ndarray) -> np.ndarray:
         how = dict(forward_step=0.25, turn_angle=TURN, goal_radius=0.2)

@@ -50,13 +50,9 @@ def middle(images):
 
 
 def furnished():
-    rng = np.random.default_rng(4)
-    return scene_of(
-        *(
-            Quad(turn[2] * (1 + k) - turn[0] - turn[1], turn[0] * 2, turn[1] * 2, checkerboard(2 + k))
-            for k, turn in enumerate(rotations(rng, 8))
-        )
-    )
+    turns = rotations(np.random.default_rng(4), 8)
+    return scene_of(*(Quad(back * (1 + k) - right - up, right * 2, up * 2, checkerboard(2 + k))
+                      for k, (right, up, back) in enumerate(turns)))  # fmt: skip
 
 
 def test_pictures_have_the_formats_of_their_sensors(rendering, name):

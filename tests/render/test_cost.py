@@ -5,8 +5,8 @@ import pytest
 from glb import SQUARE_UVS, Glb
 
 from gym_batchnav.geometry import Camera
-from gym_batchnav.homes import generate_apartment
 from gym_batchnav.library.library import SceneLibrary
+from gym_batchnav.library.sources import shipped_scenes
 from gym_batchnav.render.api import make_renderer
 from gym_batchnav.render.cost import resident_cost
 from gym_batchnav.render.opengl.prepare import MeshPreparer, TexturePreparer
@@ -17,7 +17,7 @@ from gym_batchnav.scene.load import load_scene
 
 @pytest.fixture(scope="module")
 def home():
-    return generate_apartment(3, triangles=20_000)
+    return load_scene(shipped_scenes()["apartment_3"])
 
 
 def cost_of(scene):

@@ -13,17 +13,7 @@ from gym_batchnav.navmesh.agents import NavMeshAgents
 from gym_batchnav.state import AgentState, StepOutcome
 
 
-def walk(
-    mesh: NavMesh,
-    start: np.ndarray,
-    goals: np.ndarray,
-    *,
-    turn_deg: float,
-    radius: float,
-    sliding: bool,
-    forward_step: float = 0.25,
-    heading: np.ndarray | None = None,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def walk(mesh: NavMesh, start, goals, *, turn_deg, radius, sliding, forward_step=0.25, heading=None):
     """Follow to goals; return the distances at the start, those where followers stopped (inf: never), and the paths."""
     size = len(start)
     navmeshes = NavMeshAgents(1)

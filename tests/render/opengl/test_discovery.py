@@ -12,46 +12,37 @@ from gym_batchnav.render.opengl import context, discovery
 from gym_batchnav.render.opengl.devices import EglDevice
 
 AUTO = """
-import gymnasium, gym_batchnav
-env = gymnasium.make_vec("BatchNav/PointNav-v0", num_envs=1, scenes="apartment_0", renderer="auto")
-env.reset(seed=0)
+from gym_batchnav.library.library import SceneLibrary
+from gym_batchnav.library.sources import shipped_scenes
+from gym_batchnav.render import make_renderer
+from gym_batchnav.scene.load import load_scene
+renderer = make_renderer("auto", SceneLibrary.from_scenes([load_scene(shipped_scenes()["apartment_0"])]))
 mapped = open("/proc/self/maps").read()
-assert env.unwrapped.renderer.name != "embree" or "libLLVM" not in mapped and "_dri.so" not in mapped, mapped
+assert renderer.name != "embree" or "libLLVM" not in mapped and "_dri.so" not in mapped, mapped
 """
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="EGL lists devices on Linux")
-class TestChoice:
-    """What is done with EGL's list."""
-
-    @pytest.fixture(autouse=True)
-    def contexts(self, monkeypatch):
-        """Stand-ins for the two ways to create a context."""
-        monkeypatch.setattr(discovery, "probe", lambda: "made here")
-        monkeypatch.setattr(discovery, "try_opengl", lambda: discovery.OpenGL("made elsewhere"))
-        monkeypatch.setattr(discovery, "load_egl", lambda: None)
-        monkeypatch.delenv("DISPLAY", raising=False)
-
-    @pytest.mark.parametrize(
-        ("device", "expected"),
-        [
-            (EglDevice(0, software=True), "software rasterizer (EGL device 0: software)"),
-            (EglDevice(1, "NVIDIA"), "made here"),
-            (None, None),
-        ],
-    )
-    def test_only_a_listed_hardware_device_gets_a_context_in_this_process(self, monkeypatch, device, expected):
-        monkeypatch.setattr(discovery, "device_to_draw_on", lambda: device)
-        assert discovery.find_device() == expected
-
-    def test_what_egl_cannot_list_is_tried_elsewhere(self, monkeypatch):
-        monkeypatch.setattr(discovery, "device_to_draw_on", lambda: None)
-        monkeypatch.setattr(discovery, "load_egl", lambda: object())
-        assert discovery.find_device() == "made elsewhere"
+@pytest.mark.parametrize(
+    ("device", "egl", "expected"),
+    [
+        (EglDevice(0, software=True), None, "software rasterizer (EGL device 0: software)"),
+        (EglDevice(1, "NVIDIA"), None, "made here"),
+        (None, None, None),
+        (None, object(), "made elsewhere"),
+    ],
+)
+def test_only_a_listed_hardware_device_gets_a_context_in_this_process(monkeypatch, device, egl, expected):
+    monkeypatch.setattr(discovery, "probe", lambda: "made here")
+    monkeypatch.setattr(discovery, "try_opengl", lambda: discovery.OpenGL("made elsewhere"))
+    monkeypatch.setattr(discovery, "load_egl", lambda: egl)
+    monkeypatch.setattr(discovery, "device_to_draw_on", lambda: device)
+    monkeypatch.delenv("DISPLAY", raising=False)
+    assert discovery.find_device() == expected
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_a_process_that_draws_with_embree_contains_no_driver_of_opengl():
+def test_a_process_that_chooses_embree_contains_no_driver_of_opengl():
     subprocess.run([sys.executable, "-c", AUTO], check=True)
 
 

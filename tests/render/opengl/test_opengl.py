@@ -62,9 +62,6 @@ def views_inside(count, seed=0, low=ROOM[0], high=ROOM[1]):
 
 
 def test_depth_is_precise_without_clip_control(monkeypatch):
-    lower_left = 0x8CA1
-    negative_one_to_one = 0x935E
-    zero_to_one = 0x935F
     glcontext = shared_context()
     views = views_inside(8)
     camera = Camera(**METRES)
@@ -72,12 +69,12 @@ def test_depth_is_precise_without_clip_control(monkeypatch):
     set_clip_control = glcontext._load("glClipControl", 2)
     monkeypatch.setattr(glcontext, "clip_control", False)
     with glcontext:
-        set_clip_control(lower_left, negative_one_to_one)
+        set_clip_control(0x8CA1, 0x935E)  # lower left, negative one to one
     try:
         depth = draw(empty_room(), views, ("depth",), camera)["depth"]
     finally:
         with glcontext:
-            set_clip_control(lower_left, zero_to_one)
+            set_clip_control(0x8CA1, 0x935F)  # zero to one
     assert (np.abs(depth / expected - 1) < 2e-4).mean() > 0.9999
 
 
