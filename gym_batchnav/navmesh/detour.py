@@ -83,22 +83,20 @@ def read_navmesh(path: str | os.PathLike[str]) -> NavMeshData:
         FileNotFoundError: If the file does not exist.
         ValueError: If the file is not a navmesh, or is damaged, of several tiles or larger than 64 MiB.
     """
-    try:
-        return _mesh_of(*_parse(_read_bounded(Path(path))))
-    except ValueError as error:
-        raise ValueError(f"navmesh file '{path}' cannot be used ({error}): build or copy it again") from None
-
-
-def _read_bounded(path: Path) -> bytes:
+    path = Path(path)
     if not path.exists():
         raise FileNotFoundError(f"navmesh file '{path}' does not exist: check the path")
-    if not path.is_file():
-        raise ValueError("it is not a regular file")
-    with path.open("rb") as file:
-        data = file.read(MAX_FILE_BYTES + 1)
-    if len(data) > MAX_FILE_BYTES:
-        raise ValueError(f"it has more than {MAX_FILE_BYTES:,} bytes: build with a larger cell_size or split the scene")
-    return data
+    try:
+        if not path.is_file():
+            raise ValueError("it is not a regular file")
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+        if len(data) > MAX_FILE_BYTES:
+            size = f"it has more than {MAX_FILE_BYTES:,} bytes"
+            raise ValueError(f"{size}: build with a larger cell_size or split the scene")
+        return _mesh_of(*_parse(data))
+    except ValueError as error:
+        raise ValueError(f"navmesh file '{path}' cannot be used ({error}): build or copy it again") from None
 
 
 def _parse(data: bytes) -> tuple[np.void, dict[str, np.ndarray], NavMeshSettings]:
@@ -215,13 +213,17 @@ def _mesh_of(header: np.void, sections: dict[str, np.ndarray], settings: NavMesh
     polygons, neighbours = _own_polygons(rows, walkable)
     if not len(polygons):
         raise ValueError("it has no walkable polygon")
+    detail_triangles = sections["detail_triangles"][:, :3]
     triangles = []
     counts = [0]
     details = sections["details"][walkable[: len(sections["details"])]]
     for row, (corners, detail) in enumerate(zip(polygons, details, strict=True)):
         extra = len(vertices) + int(detail["vertex_base"]) + np.arange(detail["vertices"])
         table = np.concatenate([corners[corners >= 0], extra])
-        local = _local_triangles(sections["detail_triangles"], detail, int((corners >= 0).sum()))
+        base = int(detail["triangle_base"])
+        local = detail_triangles[base : base + int(detail["triangles"])]
+        if not len(local):  # Recast could not make any: a fan
+            local = np.array([[0, corner, corner + 1] for corner in range(1, (corners >= 0).sum() - 1)])
         if local.max() >= len(table):
             raise ValueError(f"the detail triangles of polygon {row} refer to vertices that do not exist")
         triangles.append(table[local])
@@ -250,15 +252,6 @@ def _own_polygons(rows: np.ndarray, walkable: np.ndarray) -> tuple[np.ndarray, n
     across = np.where(own["neighbours"] < PORTAL, own["neighbours"], 0)
     across = np.where(used, new_index[np.where(used, across, 0)], -1)
     return np.where(used, own["vertices"].astype(np.int64), -1), across
-
-
-def _local_triangles(triangles: np.ndarray, detail: np.void, size: int) -> np.ndarray:
-    """Return the detail triangles [T, 3] of a polygon of some corners; a fan if Recast could not make any."""
-    base = int(detail["triangle_base"])
-    count = int(detail["triangles"])
-    if count:
-        return triangles[base : base + count, :3]
-    return np.array([[0, corner, corner + 1] for corner in range(1, size - 1)])
 
 
 def _tile_settings(header: np.void) -> NavMeshSettings:

@@ -15,7 +15,7 @@ import numpy as np
 from gym_batchnav.scene.categories import GENERATOR, SceneObject
 from gym_batchnav.scene.files import SceneError
 from gym_batchnav.scene.formats.gltf_codecs import CHUNK_BIN, CHUNK_JSON, GLB_MAGIC
-from gym_batchnav.scene.formats.gltf_document import FILTER, WRAP
+from gym_batchnav.scene.formats.gltf_document import COMPONENTS, FILTER, WRAP
 from gym_batchnav.scene.images import encode_texture
 from gym_batchnav.scene.scene import LINEAR, MASK, REPEAT, Scene
 from gym_batchnav.system.storage import write_atomically
@@ -24,12 +24,9 @@ _JPEG_QUALITY = 88
 _SAME_PLACE = 1e-4  # metres: copies of a prototype that agree this closely share its mesh
 _WRAP_CODE = {wrap: code for code, wrap in WRAP.items()}
 _FILTER_CODE = {kind: code for code, kind in FILTER.items()}
+_COMPONENT_CODE = {dtype: code for code, dtype in COMPONENTS.items()}
 _ARRAY_BUFFER = 34962
 _ELEMENT_BUFFER = 34963
-_UINT8 = 5121
-_UINT16 = 5123
-_UINT32 = 5125
-_FLOAT = 5126
 
 
 def save_glb(scene: Scene, path: str | Path) -> None:
@@ -170,27 +167,25 @@ class _Writer:
         whole_rows = rows.view(np.dtype((np.void, rows.shape[1])))[:, 0]
         _, first, inverse = np.unique(whole_rows, return_index=True, return_inverse=True)
         order = np.argsort(first)  # vertices in the order in which triangles first use them
-        rank = np.empty(len(order), np.int64)
-        rank[order] = np.arange(len(order))
+        rank = np.argsort(order)
         kept = first[order]
-        indices = rank[inverse.ravel()]
+        # Index 65,535 is reserved: it restarts primitives.
+        indices = rank[inverse.ravel()].astype("<u2" if len(kept) < 65536 else "<u4")
         positions = positions[kept]
         attributes = attributes[kept]
         bounds = {"min": _short(positions.min(axis=0)), "max": _short(positions.max(axis=0))}
-        found = {"POSITION": self._accessor(positions, _FLOAT, "VEC3", **bounds)}
+        found = {"POSITION": self._accessor(positions, "VEC3", **bounds)}
         if self._scene.materials.texture[material] >= 0 and self._scene.uvs is not None:
-            found["TEXCOORD_0"] = self._accessor(attributes[:, :8].copy().view("<f4"), _FLOAT, "VEC2")
+            found["TEXCOORD_0"] = self._accessor(attributes[:, :8].copy().view("<f4"), "VEC2")
         colors = attributes[:, 8:]
         if (colors != 255).any():
-            found["COLOR_0"] = self._accessor(colors, _UINT8, "VEC4", normalized=True)
-        if len(kept) < 65536:  # index 65,535 is reserved: it restarts primitives
-            corner_row = self._accessor(indices.astype("<u2"), _UINT16, "SCALAR")
-        else:
-            corner_row = self._accessor(indices.astype("<u4"), _UINT32, "SCALAR")
+            found["COLOR_0"] = self._accessor(colors, "VEC4", normalized=True)
+        corner_row = self._accessor(indices, "SCALAR")
         return {"attributes": found, "indices": corner_row, "material": self._material(material)}
 
-    def _accessor(self, values: np.ndarray, component: int, shape: str, **more: Any) -> int:
+    def _accessor(self, values: np.ndarray, shape: str, **more: Any) -> int:
         view = self._view(values.tobytes(), target=_ELEMENT_BUFFER if shape == "SCALAR" else _ARRAY_BUFFER)
+        component = _COMPONENT_CODE[values.dtype.type]
         accessor = {"bufferView": view, "componentType": component, "count": len(values), "type": shape, **more}
         self._json["accessors"].append(accessor)
         return len(self._json["accessors"]) - 1

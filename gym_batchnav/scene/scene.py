@@ -12,13 +12,9 @@ from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.scene.categories import SceneObject
 from gym_batchnav.system.wording import counted
 
-OPAQUE = 0
-MASK = 1
-REPEAT = 0
-CLAMP = 1
-MIRROR = 2
-LINEAR = 0
-NEAREST = 1
+OPAQUE, MASK = range(2)  # alpha modes
+REPEAT, CLAMP, MIRROR = range(3)  # wrapping of textures
+LINEAR, NEAREST = range(2)  # filters of textures
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -96,18 +96,6 @@ def _clip(polygon: np.ndarray, count: int, axis: int, sign: float, limit: float,
     return kept
 
 
-@njit(**INNER)
-def _clip_to_cell(ground: Ground, polygon: int, low_x: float, low_z: float, cell: float, work: np.ndarray) -> int:
-    """Clip a polygon to a cell, write the result to ``work[0, :n]`` and return n."""
-    count = to_int64(ground.num_vertices[polygon])
-    for i in range(count):
-        work[0, i, 0], work[0, i, 1] = ground.outline[polygon, i, 0], ground.outline[polygon, i, 1]
-    for axis, low in enumerate((low_x, low_z)):
-        count = _clip(work[0], count, axis, -1.0, low, work[1])
-        count = _clip(work[1], count, axis, 1.0, low + cell, work[0])
-    return count
-
-
 @njit(**ENTRY)
 def _cut(
     ground: Ground, origin_x: float, origin_z: float, cell: float, grid: np.ndarray, candidates: np.ndarray
@@ -134,9 +122,14 @@ def _cut(
             end = grid[j, i, 1]
             grid[j, i, 0] = total
             for k in range(begin, end):
-                count = _clip_to_cell(
-                    ground, to_int64(candidates[k]), origin_x + i * cell, origin_z + j * cell, cell, work
-                )
+                polygon = to_int64(candidates[k])
+                count = to_int64(ground.num_vertices[polygon])
+                for corner in range(count):
+                    work[0, corner, 0] = ground.outline[polygon, corner, 0]
+                    work[0, corner, 1] = ground.outline[polygon, corner, 1]
+                for axis, low in enumerate((origin_x + i * cell, origin_z + j * cell)):
+                    count = _clip(work[0], count, axis, -1.0, low, work[1])
+                    count = _clip(work[1], count, axis, 1.0, low + cell, work[0])
                 if size + count > len(outlines):
                     longer = np.empty((2 * len(outlines), 2), np.float32)
                     for row in range(size):  # assigning a slice takes seconds to compile

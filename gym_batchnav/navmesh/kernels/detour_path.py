@@ -28,20 +28,15 @@ MAX_CORRIDOR = 256  # polygons of a corridor, and points of a path
 _MAX_VISITS = 16 * MAX_NODES  # of nodes; a node is visited again only if its total was rounded differently
 HEURISTIC_SCALE = np.float32(0.999)  # Detour's H_SCALE
 _HALF = np.float32(0.5)
-_NEW = 0
-_OPEN = 1
-_CLOSED = 2
-_NODES = 0  # item of Search.counts
-_OPENED = 1  # item of Search.counts
+_NEW, _OPEN, _CLOSED = range(3)  # states of nodes
+_NODES, _OPENED = range(2)  # items of Search.counts
 _SAME2 = np.float32((1 / 16384) ** 2)  # square metres: points that are closer are equal (dtVequal)
 _AT_PORTAL2 = np.float32(0.001 * 0.001)  # square metres: a start that is closer to the first portal has passed it
 _ZERO = np.float32(0.0)
 _ONE = np.float32(1.0)
 _RIGHT = np.float32(1.0)
 _LEFT = np.float32(-1.0)
-_KEEP = 0
-_NARROW = 1
-_BEND = 2
+_KEEP, _NARROW, _BEND = range(3)  # changes of the funnel
 # Metres. Exact paths touch corners. Where the ground is uneven, a path that bends elsewhere can be shorter: by at most
 # 9 mm among 700,000 paths of Detour in the shared and shipped scenes and on rough ground.
 _MARGIN = 0.02

@@ -105,7 +105,8 @@ class _Reader:
         self._files = files
         self._builder = builder
         self._model = model
-        self._textures = _Textures(files, builder, model, document.textures)
+        self._textures = document.textures
+        self._images: dict[object, int] = {}  # numbers of the builder
         self._boxes: dict[int, np.ndarray | None] = {}
         self._meshes: dict[int, Shape | None] = {}
         self._colors = np.where(
@@ -203,10 +204,11 @@ class _Reader:
         texture = int(model["mat_texid"][material]) if material >= 0 else -1
         if texture < 0:
             return [self._builder.part(shape.vertices, shape.triangles, plain)]
-        mode = MASK if alpha < 1 or self._textures.has_alpha(texture) else OPAQUE
+        source = self._source(texture)
+        mode = MASK if alpha < 1 or (source is not None and source.has_alpha) else OPAQUE
         uniform = bool(model["mat_texuniform"][material])
         size = self._half_sizes(geom)
-        if self._textures.is_flat(texture) or (shape.is_mesh and shape.uvs is not None):
+        if self._is_flat(texture) or (shape.is_mesh and shape.uvs is not None):
             uvs = shape.uvs
             repeat = model["mat_texrepeat"][material].astype(float)
             if uvs is None:
@@ -216,7 +218,7 @@ class _Reader:
                 uvs = 0.5 * repeat * shape.vertices[:, :2] / extent * [1.0, -1.0] - 0.5
             else:
                 uvs = uvs * repeat * np.where((size[:2] > 0) & uniform, size[:2], 1.0)
-            image = self._textures.image(texture)
+            image = self._image(texture)
             textured = Material(color, image, mode, 0.5, True, (REPEAT, REPEAT))
             one = textured if image >= 0 else plain
             return [self._builder.part(shape.vertices, shape.triangles, one, uvs if image >= 0 else None)]
@@ -226,10 +228,56 @@ class _Reader:
         directions = directions * size if uniform else directions
         parts = []
         for side, vertices, triangles, uvs in _cube_sides(shape.vertices, shape.triangles, directions):
-            image = self._textures.image(texture, side)
+            image = self._image(texture, side)
             textured = Material(color, image, mode, 0.5, True, (CLAMP, CLAMP)) if image >= 0 else plain
             parts.append(self._builder.part(vertices, triangles, textured, uvs if image >= 0 else None))
         return parts
+
+    def _is_flat(self, texture: int) -> bool:
+        """Return whether a texture is a picture rather than a cube."""
+        return int(self._model["tex_type"][texture]) == _TEXTURE_2D
+
+    def _image(self, texture: int, side: int = 0) -> int:
+        """Return the builder's number of a texture, or of a side of a cube; -1 if its file is missing or damaged."""
+        source = self._source(texture)
+        if source is None:
+            return self._generated(texture, side)
+        several = len(source.paths) > 1
+        path = source.paths[side] if several else source.paths[0]
+        square = None if several or source.grid == (1, 1) else source.layout.rfind(SIDES[side][0].upper())
+        if path is None or square == -1:
+            blank = np.full((2, 2, 3), np.clip(np.array(source.blank) * 255, 0, 255), np.uint8)
+            return self._once(("blank", source.blank), lambda: _png(blank), "a side of a cube")
+        edited = square is not None or any(source.flips)
+        key = (path, square, source.flips)
+        if key not in self._images:
+            data = self._files.optional(path)
+            if edited and data is not None:
+                data = _edited(data, path, source, square)
+            self._images[key] = self._builder.add_image(data, path)
+        return self._images[key]
+
+    def _source(self, texture: int) -> FileTexture | None:
+        _, found, number = str(self._model["tex_name"][texture]).rpartition(FILE_TEXTURE)
+        return self._textures[int(number)] if found and number.isdecimal() else None
+
+    def _generated(self, texture: int, side: int) -> int:
+        """Return the number of a procedural texture, or of one of its six squares."""
+        model = self._model
+        width, height = int(model["tex_width"][texture]), int(model["tex_height"][texture])
+        channels = int(model["tex_nchannel"][texture])
+        start = int(model["tex_adr"][texture])
+        pixels = model["tex_data"][start : start + width * height * channels].reshape(height, width, channels)
+        if not self._is_flat(texture) and height == 6 * width:
+            pixels = pixels[side * width : (side + 1) * width]
+        else:
+            side = 0
+        return self._once(("generated", texture, side), lambda: _png(pixels[..., :3]), "a procedural texture")
+
+    def _once(self, key: object, make: Callable[[], bytes], label: str) -> int:
+        if key not in self._images:
+            self._images[key] = self._builder.add_image(make(), label)
+        return self._images[key]
 
     def _half_sizes(self, geom: int) -> np.ndarray:
         """Return the half sizes [3] by which MuJoCo scales a geom."""
@@ -285,77 +333,6 @@ def _bounded(model: Mapping[str, np.ndarray], geom: int, boxes: list[np.ndarray]
         low, high = local[:, :2].min(axis=0), local[:, :2].max(axis=0)
     shape = plane(np.where(half > 0, -half, low), np.where(half > 0, half, high))
     return shape._replace(vertices=shape.vertices - [0, 0, _LOWERED])
-
-
-class _Textures:
-    """The textures of a compiled model, which are added to the scene when they are first used.
-
-    Args:
-        files: The scene's files.
-        builder: Gets the pictures.
-        model: Arrays of the compiled model.
-        from_files: The textures that have files.
-    """
-
-    def __init__(
-        self, files: SceneFiles, builder: SceneBuilder, model: Mapping[str, np.ndarray], from_files: list[FileTexture]
-    ) -> None:
-        self._files = files
-        self._builder = builder
-        self._model = model
-        self._from_files = from_files
-        self._images: dict[object, int] = {}
-
-    def is_flat(self, texture: int) -> bool:
-        """Return whether a texture is a picture rather than a cube."""
-        return int(self._model["tex_type"][texture]) == _TEXTURE_2D
-
-    def has_alpha(self, texture: int) -> bool:
-        """Return whether a texture has alpha."""
-        source = self._source(texture)
-        return source is not None and source.has_alpha
-
-    def image(self, texture: int, side: int = 0) -> int:
-        """Return the builder's number of a texture, or of a side of a cube; -1 if its file is missing or damaged."""
-        source = self._source(texture)
-        if source is None:
-            return self._generated(texture, side)
-        several = len(source.paths) > 1
-        path = source.paths[side] if several else source.paths[0]
-        square = None if several or source.grid == (1, 1) else source.layout.rfind(SIDES[side][0].upper())
-        if path is None or square == -1:
-            blank = np.full((2, 2, 3), np.clip(np.array(source.blank) * 255, 0, 255), np.uint8)
-            return self._once(("blank", source.blank), lambda: _png(blank), "a side of a cube")
-        edited = square is not None or any(source.flips)
-        key = (path, square, source.flips)
-        if key not in self._images:
-            data = self._files.optional(path)
-            if edited and data is not None:
-                data = _edited(data, path, source, square)
-            self._images[key] = self._builder.add_image(data, path)
-        return self._images[key]
-
-    def _source(self, texture: int) -> FileTexture | None:
-        _, found, number = str(self._model["tex_name"][texture]).rpartition(FILE_TEXTURE)
-        return self._from_files[int(number)] if found and number.isdecimal() else None
-
-    def _generated(self, texture: int, side: int) -> int:
-        """Return the number of a procedural texture, or of one of its six squares."""
-        model = self._model
-        width, height = int(model["tex_width"][texture]), int(model["tex_height"][texture])
-        channels = int(model["tex_nchannel"][texture])
-        start = int(model["tex_adr"][texture])
-        pixels = model["tex_data"][start : start + width * height * channels].reshape(height, width, channels)
-        if not self.is_flat(texture) and height == 6 * width:
-            pixels = pixels[side * width : (side + 1) * width]
-        else:
-            side = 0
-        return self._once(("generated", texture, side), lambda: _png(pixels[..., :3]), "a procedural texture")
-
-    def _once(self, key: object, make: Callable[[], bytes], label: str) -> int:
-        if key not in self._images:
-            self._images[key] = self._builder.add_image(make(), label)
-        return self._images[key]
 
 
 def _png(pixels: np.ndarray) -> bytes:

@@ -281,7 +281,9 @@ class _Dataset:
         scene = load_scene(
             self._files.path_of(path), up=up, scale=scale, semantics=semantics, texture_size=self.textures.size
         )
-        self._note(path, scene)
+        folder = PurePosixPath(path).parent
+        made_of = mapping(scene.metadata["files"], "files")
+        self.digests.update({(folder / name).as_posix(): digest for name, digest in made_of.items()})
         for texture in scene.textures:
             self.textures.add(texture)
         remaining = rotation @ (Z_UP if up == "z" else np.eye(3)).T
@@ -361,12 +363,6 @@ class _Dataset:
     def _json(self, path: str) -> dict[str, Any]:
         with naming_part(path, "fix it"):
             return parse_json(self._files.beside(path, max_bytes=MAX_JSON_BYTES))
-
-    def _note(self, path: str, scene: Scene) -> None:
-        """Record the files that an asset was made from."""
-        files = mapping(scene.metadata["files"], "files")
-        folder = PurePosixPath(path).parent
-        self.digests.update({(folder / name).as_posix(): digest for name, digest in files.items()})
 
     def _left_out(self, what: str) -> None:
         sentence = f"Left out: {what}"

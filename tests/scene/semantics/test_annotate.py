@@ -21,8 +21,7 @@ from gym_batchnav.scene.frame import Z_UP
 from gym_batchnav.scene.load import load_scene
 from gym_batchnav.scene.save import save_glb
 from gym_batchnav.scene.scene import Scene
-from gym_batchnav.scene.semantics.annotate import read_painted_glb, semantics_beside
-from gym_batchnav.scene.semantics.surface import nearest_numbers, surface_points
+from gym_batchnav.scene.semantics.annotate import nearest_numbers, read_painted_glb, semantics_beside, surface_points
 
 pytest.importorskip("scipy")
 
