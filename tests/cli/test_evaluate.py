@@ -10,15 +10,14 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from commands import refusal
 from PIL import Image
 from rich.console import Console
 from rooms import box_room
-from typer.testing import CliRunner
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("safetensors", reason="safetensors is not installed")
 
-from gym_batchnav.cli import app  # noqa: E402
 from gym_batchnav.cli.evaluate import evaluate as evaluate_command  # noqa: E402
 from gym_batchnav.cli.evaluate_tables import print_tables, stop_hint, tables  # noqa: E402
 from gym_batchnav.episodes.habitat import write_episodes  # noqa: E402
@@ -415,8 +414,8 @@ def test_no_figure_is_cut_off_where_the_table_is_wider_than_the_terminal(termina
 
 
 def test_options_that_have_no_effect_on_shards_are_refused():
-    done = CliRunner().invoke(app, ["evaluate", "shards/1", "--num-envs", "3", "--out", "report"])
-    assert "--num-envs has no effect when shards are joined" in str(done.exception)
+    failed = refusal("evaluate", "shards/1", "--num-envs", 3, "--out", "report")
+    assert "--num-envs has no effect when shards are joined" in failed
 
 
 def test_json_has_no_nan():

@@ -110,20 +110,16 @@ def test_info_draws_a_map_eight_places_and_the_navmesh(folder, tmp_path, monkeyp
     assert NavMesh.load(out / "room.navmesh").navigable_area == pytest.approx(fact["walkable_area"], rel=1e-3)
 
 
-def test_info_goes_on_after_a_navmesh_file_that_cannot_be_read(folder, tmp_path):
-    file = tmp_path / "bad.navmesh"
-    file.write_bytes(b"bad")
-    bad, none, room = facts(file, tmp_path / "none.navmesh", folder / "room.glb", expect=1)
+def test_info_describes_a_navmesh_file_and_goes_on_after_those_that_cannot_be_read(folder, tmp_path):
+    for name, data in (("apartment", (assets_dir() / "apartment_4.navmesh").read_bytes()), ("bad", b"bad")):
+        (tmp_path / f"{name}.navmesh").write_bytes(data)
+    files = [tmp_path / f"{name}.navmesh" for name in ("apartment", "bad", "none")]
+    area = NavMesh.load(files[0]).navigable_area
+    good, bad, none, room = facts(*files, folder / "room.glb", expect=1)
+    assert good["walkable_area"] == pytest.approx(area)
     assert "build or copy it again" in bad["refused"] and "does not exist" in none["refused"]
     assert room["name"] == "room" and "refused" not in room
-
-
-def test_info_describes_a_navmesh_file(tmp_path):
-    file = tmp_path / "apartment.navmesh"
-    shutil.copy(assets_dir() / "apartment_4.navmesh", file)
-    area = NavMesh.load(file).navigable_area
-    assert facts(file)["walkable_area"] == pytest.approx(area)
-    text = run("info", file, "--out", tmp_path).stdout
+    text = run("info", files[0], "--out", tmp_path).stdout
     assert f"walkable {area:,.1f} m2" in text and (tmp_path / "apartment_navmesh.png").is_file()
 
 

@@ -146,16 +146,15 @@ def test_a_library_that_is_missing_is_named_with_the_command_that_installs_it(da
 
 
 def test_wrong_arguments_are_refused(dataset, tmp_path):
-    for arguments, keywords, message in (
-        (("hdf",), {}, "to='hdf': choose one of lerobot, minari, rrd"),
-        (("rrd",), {"video": True}, "only lerobot has videos"),
+    out = tmp_path / "out"
+    for source, folder, to, keywords, message in (
+        (dataset, out, "hdf", {}, "to='hdf': choose one of lerobot, minari, rrd"),
+        (dataset, out, "rrd", {"video": True}, "only lerobot has videos"),
+        (dataset, tmp_path, "minari", {}, "exists: name a new folder"),
+        (tmp_path, out, "minari", {}, r"has no collection\.json"),
     ):
         with pytest.raises(ValueError, match=message):
-            export_dataset(dataset, tmp_path / "out", *arguments, **keywords)
-    with pytest.raises(ValueError, match="exists: name a new folder"):
-        export_dataset(dataset, tmp_path, "minari")
-    with pytest.raises(ValueError, match=r"has no collection\.json"):
-        export_dataset(tmp_path, tmp_path / "out", "minari")
+            export_dataset(source, folder, to, **keywords)
 
 
 def test_lerobot_is_not_given_images_that_it_cannot_encode(dataset, zarr_dataset, tmp_path):
