@@ -156,7 +156,7 @@ HOSTILE = {
     "includes itself": (model('<include file="home.xml"/>'), "includes 'home.xml' twice|begins with|no triangles"),
     "attaches itself": (model(BOX, '<model name="s" file="home.xml"/>'), "attaches itself"),
     "attaches a body to twice as many": (model(TWICE), "bodies and geoms, but compiling takes too long"),
-    "attaches what comes later": (model('<attach body="b" prefix="p"/><body name="b"/>'), "names nothing that is defined above"),
+    "attaches what comes later": (model('<attach body="b" prefix="p"/><body name="b"/>'), "is defined above it"),
     "many replicas": (
         model(f'<replicate count="1000000">{BOX}</replicate>'),
         "1,000,000 bodies and geoms.*more than 10,000: join .*, or export the scene as GLB",
