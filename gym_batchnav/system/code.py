@@ -61,7 +61,7 @@ def _read_by(file: Path, late: bool) -> tuple[Path, ...]:
     """Return the files of this package from which a module imports names."""
     found = set()
     for origin, items, modules in _IMPORTS[late].findall(_ONLY_FOR_TYPES.sub("", file.read_text("utf-8"))):
-        names = [f"{origin}.{item}" for item in re.findall(r"\w+", items)]
+        names = [f"{origin}.{item}" for item in re.findall(r"\w+", re.sub(r"\bas\s+\w+", "", items))]
         for name in names if origin else re.findall(rf"\b{_NAME}[\w.]*", modules):
             path = PACKAGE.joinpath(*name.split(".")[1:])
             candidates = (path.with_suffix(".py"), path / "__init__.py", path.parent.with_suffix(".py"))
