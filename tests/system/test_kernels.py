@@ -77,6 +77,8 @@ def digests(copy, monkeypatch):
     """A function that returns digests of the copy, as found by a process that began at some time."""
     monkeypatch.setattr(kernels, "PACKAGE", copy)
     monkeypatch.setattr(code, "PACKAGE", copy)
+    for file in copy.rglob("*.py"):
+        os.utime(file, (0, 0))  # a checkout may have written it a moment ago
 
     def forget():
         for cached in (code._read_by, kernels.module_digest, kernels.kernels_digest):
