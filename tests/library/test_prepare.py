@@ -39,6 +39,8 @@ def put(value, place=0):
     ("kind", "change"),
     [
         ("navmesh-", (put(10**6), "polygons")),
+        ("navmesh-", (put(10**6), "detail_triangles")),
+        ("navmesh-", (put(-1), "polygons")),
         ("navmesh-", (lambda array: array.astype(np.int64), "polygons")),
         ("geodesics-", (lambda array: array.astype(np.bool_), "grid")),
         ("geodesics-", (lambda array: array.reshape(-1), "between")),
