@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tracemalloc
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -167,11 +168,7 @@ def test_nothing_but_entries_is_ever_removed(tmp_path):
 @pytest.mark.filterwarnings("error")
 def test_a_folder_that_may_only_be_read_serves(tmp_path, monkeypatch):
     DiskCache(tmp_path).store("key", arrays())
-
-    def refused(*_):
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr("os.utime", refused)
+    monkeypatch.setattr("os.utime", Mock(side_effect=PermissionError(13, "Permission denied")))
     assert same(DiskCache(tmp_path).load("key"), arrays())
 
 

@@ -7,6 +7,7 @@ import threading
 import warnings
 from contextlib import nullcontext
 from pathlib import Path
+from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -110,13 +111,7 @@ def test_the_child_has_no_children_and_one_thread_of_kernels(worker, folder):
 def test_a_lost_process_is_replaced_twice(preparer, folder, monkeypatch, lost, retries, told):
     """Only a scene that no process has begun may be prepared by this process afterwards."""
     worker = PreparationWorker(preparer)
-    errors = [ChildLost("the process was lost", begun) for begun in lost]
-
-    def prepare(*_):
-        if errors:
-            raise errors.pop(0)
-        return ()
-
+    prepare = Mock(side_effect=[*(ChildLost("the process was lost", begun) for begun in lost), ()])
     monkeypatch.setattr(worker, "prepare", prepare)
     monkeypatch.setattr(worker, "is_prepared", lambda _: False)
     kind = ChildLost if not any(lost) else SceneError
@@ -125,7 +120,7 @@ def test_a_lost_process_is_replaced_twice(preparer, folder, monkeypatch, lost, r
         pytest.raises(kind, match=told) if told else nullcontext(),
     ):
         prepare_scene(worker, source_of(folder / "room.glb"))
-    assert len(caught) == retries and not errors
+    assert len(caught) == retries and prepare.call_count == 3
 
 
 def test_a_scene_that_takes_too_long_is_given_up(preparer, folder):
@@ -153,10 +148,7 @@ def test_what_is_marked_as_prepared_is_there_and_of_these_versions(folder, tmp_p
 
 
 def test_what_may_pass_is_no_refusal(worker, folder, monkeypatch):
-    def stale(*_):
-        raise OSError(116, "Stale file handle")
-
-    monkeypatch.setattr(module, "_prepare", stale)
+    monkeypatch.setattr(module, "_prepare", Mock(side_effect=OSError(116, "Stale file handle")))
     with pytest.raises(PreparationFailed, match=r"'room': OSError: .*Stale file handle"):
         worker.prepare_here(recipe(folder / "room.glb"))
 
