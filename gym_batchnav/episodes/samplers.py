@@ -150,8 +150,8 @@ class ObjectEpisodes:
                 )
             if set(found.values()) != {None}:
                 raise ValueError(
-                    f"{missing}: none can be seen from where agents stand: pass other categories= (--categories), a "
-                    "smaller agent, or other view_rules="
+                    f"{missing}: none can be seen from where agents stand. Pass other categories= (--categories) of "
+                    f"{shown}, a smaller agent, or floors='habitat'"
                 )
             raise ValueError(
                 f"{missing}, which has the categories {shown} (gym-batchnav scene info FILE --json lists all): pass "

@@ -360,8 +360,9 @@ def _check_episodes(episodes: EpisodeSet, navmesh: NavMesh) -> None:
     if len(episodes.ids) != len(episodes):
         raise ValueError(f"there are {len(episodes.ids)} ids for {len(episodes)} episodes")
     if episodes.category.max(initial=0) > max(0, len(episodes.categories) - 1):
-        last = len(episodes.categories) - 1
-        raise ValueError(f"category has the index {episodes.category.max()}, but the last of categories is {last}")
+        raise ValueError(
+            f"category has the index {episodes.category.max()}, but there are {len(episodes.categories)} names"
+        )
     snapped_start, start_polygon = navmesh.snap_with_polygon(episodes.start)
     snapped_goals, goal_polygon = navmesh.snap_with_polygon(episodes.goals)
     if not (is_near(episodes.start, snapped_start).all() and is_near(episodes.goals, snapped_goals).all()):

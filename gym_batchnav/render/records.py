@@ -116,7 +116,8 @@ def check_rows(scene: Scene, field: str, rows: np.ndarray, least: int, count: in
     """Raise ValueError unless the rows that a scene's field refers to lie in [least, count), as kernels rely on."""
     if rows.size and (rows.min() < least or rows.max() >= count):
         raise ValueError(
-            f"scene {scene.name!r}: {field} has values from {rows.min()} to {rows.max()}: pass {least} to {count - 1}"
+            f"scene {scene.name!r}: {field} has values from {rows.min()} to {rows.max()}, but there are {count} rows: "
+            f"pass numbers from {least} to less than {count}"
         )
 
 

@@ -157,7 +157,9 @@ def check_rigid(views: np.ndarray) -> None:
     rotation = views[:, :3, :3]
     with np.errstate(invalid="ignore", over="ignore"):  # NaN fails every comparison below
         skew = np.abs(rotation @ rotation.transpose(0, 2, 1) - np.eye(3, dtype=views.dtype)).max(axis=(1, 2))
-        mirrored = np.linalg.det(rotation) < 0
+        x, y, z = rotation.transpose(1, 0, 2)
+        across = x[:, [1, 2, 0]] * y[:, [2, 0, 1]] - x[:, [2, 0, 1]] * y[:, [1, 2, 0]]  # in a third of np.cross's time
+        mirrored = (across * z).sum(axis=1) < 0
         rigid = (skew <= 1e-3) & ~mirrored & np.isfinite(views[:, :3, 3]).all(axis=1)
         rigid &= (np.abs(views[:, 3] - np.array([0, 0, 0, 1], views.dtype)) <= 1e-3).all(axis=1)
     if not rigid.all():

@@ -66,7 +66,8 @@ def naming(path: Path, remedy: str) -> Iterator[None]:
     except SceneError:
         raise
     except OSError as error:
-        remedy = "put the file there or check the path" if isinstance(error, FileNotFoundError) else "make it readable"
+        denied = isinstance(error, PermissionError)
+        remedy = "make it readable" if denied else "put the file there or check the path"
         raise SceneError(path, f"{error}: {remedy}") from error
     except MemoryError as error:
         raise SceneError(path, "there is not enough memory to load it: free some, or simplify it") from error
