@@ -123,6 +123,7 @@ def test_an_agent_alone_whose_episode_is_chosen(make):
     assert len(steps) == 25 and steps[-1][4] == {"agent_0": True}
     _, infos = env.reset(options={"episode_index": 7})
     assert infos["agent_0"]["episode_index"] == 7
+    assert make().reset(options={"episode_index": 7})[1]["agent_0"]["episode_index"] == 7
 
 
 def test_every_episode_once_ends_with_an_error(make):

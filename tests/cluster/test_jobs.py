@@ -131,8 +131,9 @@ def test_a_task_takes_an_equal_share_of_the_smallest_node(nodes, num_cpus, expec
 
 
 def test_shares_that_no_node_has_are_refused():
-    with pytest.raises(ValueError, match="num_cpus=9: pass 1 to 8"):
-        _resources([node(CPU=8.0)], 9)
+    for count in (0, 9):
+        with pytest.raises(ValueError, match=f"num_cpus={count}: pass 1 to 8"):
+            _resources([node(CPU=8.0)], count)
     with pytest.raises(RuntimeError, match="no node with a processor"):
         _resources([node(CPU=0.0)], None)
 

@@ -248,6 +248,7 @@ def test_sampled_episodes_can_be_added_up_to_their_number(tmp_path):
     keywords = {"scenes": [hall], "sensors": (), "sensor_noise": None, "num_envs": 2, "max_episode_steps": 3}
     first = gather(data, **keywords, episodes_per_scene=2, episodes=4)
     assert gather(data, **keywords, episodes_per_scene=4, episodes=4).info.key == first.info.key
+    assert json.loads((data / "zarr.json").read_text())["attributes"]["num_episodes"] == 4
     with pytest.raises(ValueError, match="has only 4 episodes"):
         gather(data, **keywords, episodes_per_scene=6, episodes=4)
     with pytest.raises(ValueError, match=r"episodes.*count.*: 4 instead of 6"):

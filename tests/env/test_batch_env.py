@@ -275,7 +275,8 @@ class TestAutoreset:
         assert sorted(seen) == list(range(20))
         assert not info["episode_valid"].any()
         pose = env.agents.position.copy(), env.agents.heading.copy()
-        env.step(np.full(8, FORWARD))
+        for action in (LEFT, FORWARD):
+            env.step(np.full(8, action))
         np.testing.assert_array_equal(env.agents.position, pose[0])
         np.testing.assert_array_equal(env.agents.heading, pose[1])
         _, info = env.reset(options={"episode_order": "once"})
@@ -331,6 +332,7 @@ class TestWrongUse:
             ({"max_episode_steps": 0}, "max_episode_steps"),
             ({"sensors": ("depth", "lidar")}, "lidar"),
             ({"sensors": None}, "sensors=None: pass a tuple"),
+            ({"sensors": "depth"}, r"sensors='depth': pass a tuple, such as \('depth',\)"),
             ({"renderer": "vulkan"}, "vulkan"),
             ({"autoreset_mode": "never"}, "never"),
             ({"render_mode": "human"}, "human"),

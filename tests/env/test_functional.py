@@ -317,3 +317,25 @@ class TestTorch:
 
 def leaves(value):
     return [one for part in value.values() for one in leaves(part)] if isinstance(value, dict) else [value]
+
+    def test_tensors_are_the_arrays_of_the_step(self, make, torch, monkeypatch):
+        env = make(sensors=("depth", "rgb", "semantic"))
+        step = env.functional()
+        state = step.reset(seed=0)[0]
+        given = {}
+        recv = env.recv
+        monkeypatch.setattr(env, "recv", lambda: given.setdefault("results", recv()))
+        _, observation, reward, terminated, truncated, info = step(state, torch.full((N,), LEFT))
+        arrays = given["results"]
+        for tensors, found in ((observation, arrays[0]), (info, arrays[4])):
+            for name, tensor in tensors.items():
+                assert tensor.data_ptr() == found[name].__array_interface__["data"][0], name
+        for tensor, array in zip((reward, terminated, truncated), arrays[1:4], strict=True):
+            assert tensor.data_ptr() == array.__array_interface__["data"][0]
+
+    def test_actions_are_read_in_place(self, torch):
+        from gym_batchnav.env.functional import host_array
+
+        actions = torch.ones(N, dtype=torch.int32)
+        array = host_array("actions", actions)
+        assert array.__array_interface__["data"][0] == actions.data_ptr()

@@ -160,3 +160,17 @@ def test_images_on_the_gpu_are_drawn_by_warp(monkeypatch, camera):
 def test_what_no_agent_can_carry_is_refused_by_name(camera, sensors, message):
     with pytest.raises(ValueError, match=message.replace("{", r"\{")):
         EnvConfig(camera=camera, sensors=sensors)
+
+
+def test_cameras_that_differ_only_in_their_place_are_drawn_in_one_call(make, monkeypatch):
+    env = make(camera=RIG)
+    drawn = []
+    make_target = env.renderer.target
+
+    def target(camera, sensors, num_views, **kwargs):
+        drawn.append((camera.width, num_views))
+        return make_target(camera, sensors, num_views=num_views, **kwargs)
+
+    monkeypatch.setattr(env.renderer, "target", target)
+    env.reset(seed=0)
+    assert sorted(drawn) == [(20, 3 * N), (24, N)]

@@ -104,16 +104,16 @@ def test_a_sphere_meets_a_wall_where_its_surface_touches():
 
 
 @pytest.mark.parametrize(
-    ("walls", "start", "motion", "end"),
+    ("walls", "start", "motion", "end", "atol"),
     [
-        (WALL, [0.5, 0, 0], [0.7, -0.2, 0.4], [1 - RADIUS, -0.2, 0.4]),
-        (box((-1, -1, -1), (1, 1, 1), inward=True), [0, 0, 0], [3, 4, 5], [1 - RADIUS] * 3),
-        (box((-1, -1, -5), (1, 1, 5), inward=True), [0, 0, 0], [3, 3, 2.5], [1 - RADIUS, 1 - RADIUS, 2.5]),
+        (WALL, [0.5, 0, 0], [0.7, -0.2, 0.4], [1 - RADIUS, -0.2, 0.4], 1e-5),
+        (box((-1, -1, -1), (1, 1, 1), inward=True), [0, 0, 0], [3, 4, 5], [1 - RADIUS] * 3, 1e-5),
+        (box((-1, -1, -5), (1, 1, 5), inward=True), [0, 0, 0], [3, 3, 2.5], [1 - RADIUS, 1 - RADIUS, 2.5], 1e-4),
     ],
     ids=["wall", "corner", "crease"],
 )
-def test_a_sphere_slides_and_keeps_the_motion_along_the_walls(walls, start, motion, end):
-    np.testing.assert_allclose(swept(make_surfaces(walls, LOW, HIGH), start, motion)[1][0], end, atol=1e-4)
+def test_a_sphere_slides_and_keeps_the_motion_along_the_walls(walls, start, motion, end, atol):
+    np.testing.assert_allclose(swept(make_surfaces(walls, LOW, HIGH), start, motion)[1][0], end, atol=atol)
 
 
 def test_a_sphere_meets_an_edge_and_a_corner():

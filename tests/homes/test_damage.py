@@ -75,12 +75,21 @@ def test_debris_leaves_every_room_in_one_piece():
 
 
 def test_a_recipe_knows_the_way_back(tmp_path, monkeypatch):
-    monkeypatch.setattr(sources, "generate_scene", wraps(generate_scene)(lambda *_, **__: home(damage=0.7)))
-    spec = "procedural:1?damage=0.7&area=30&closed_doors=0&triangles=5000"
-    (source,) = scene_sources(spec, DiskCache(tmp_path))
-    assert source.load().unsimplified is not None
-    cached = source.load()
-    assert digest_of_geometry(cached.unsimplified()) == digest_of_whole_geometry(cached)
+    given = {}
+
+    def small(seed, **keywords):
+        given.update(keywords)
+        return home(damage=keywords["damage"])
+
+    monkeypatch.setattr(sources, "generate_scene", wraps(generate_scene)(small))
+    (source,) = scene_sources("procedural:1?damage=0.7&area=30&closed_doors=0&triangles=5000", DiskCache(tmp_path))
+    for scene in (source.load(), source.load()):  # made, then from the cache
+        assert digest_of_geometry(scene.unsimplified()) == digest_of_whole_geometry(scene)
+    assert {name: given[name] for name in ("area", "closed_doors", "triangles")} == {
+        "area": 30,
+        "closed_doors": 0,
+        "triangles": 5000,
+    }
 
 
 @given(st.floats(0.2, 6.0), st.floats(0.2, 6.0), st.floats(0.15, 2.0))

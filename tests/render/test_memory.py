@@ -43,11 +43,14 @@ def growth(work, rounds: int, warm_up: int) -> int:
         work()
     gc.collect()
     gc.freeze()  # each of the collections below would search the objects of other tests
-    held = [resident()]
-    for _ in range(PARTS):
-        for _ in range(rounds // PARTS):
-            work()
-        held.append(resident())
+    try:
+        held = [resident()]
+        for _ in range(PARTS):
+            for _ in range(rounds // PARTS):
+                work()
+            held.append(resident())
+    finally:
+        gc.unfreeze()
     return PARTS * int(np.diff(held).min())
 
 

@@ -113,3 +113,8 @@ def test_categories_survive_saving_and_packing(tmp_path):
     save_glb(scene, tmp_path / "two.glb")
     assert load_scene(tmp_path / "two.glb").objects == scene.objects
     assert unpack_scene(pack_scene(scene)).objects == scene.objects
+
+
+def test_unknown_categories_have_no_number():
+    scene = replace(furnished(), objects=(SceneObject("a", ""),) * 5)
+    assert not SemanticIds.of("category").of_triangles(scene).any()

@@ -125,7 +125,9 @@ def test_hidden_nodes_and_all_below_them_are_left_out(tmp_path):
     assert scene.warnings == ("1 nodes that the file hides were left out",)
 
 
-@pytest.mark.parametrize("name", ["KHR_materials_specular", "EXT_lights_image_based", "MSFT_lod"])
+@pytest.mark.parametrize(
+    "name", ["KHR_materials_specular", "KHR_lights_punctual", "EXT_lights_image_based", "MSFT_lod"]
+)
 def test_required_extensions_without_effect_on_surfaces_are_ignored_quietly(tmp_path, name):
     glb = Glb()
     material = glb.material(extensions={name: {}})

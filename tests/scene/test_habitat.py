@@ -15,6 +15,7 @@ from gym_batchnav.library import sources as recipes
 from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.library.sources import scene_sources
 from gym_batchnav.navmesh.mesh import NavMesh
+from gym_batchnav.scene import json_values
 from gym_batchnav.scene.builder import Placed, compose
 from gym_batchnav.scene.categories import SceneObject
 from gym_batchnav.scene.files import SceneError
@@ -397,3 +398,13 @@ def test_objects_that_are_not_collidable_are_not_solid(folder):
     scene = load(folder)
     assert [one.solid for one in scene.objects[-2:]] == [True, False]
     assert len(scene.triangles) - len(scene.solid_triangles) == 12
+
+
+def test_a_dataset_of_too_many_entries_is_refused_before_it_is_parsed(folder, monkeypatch):
+    for name, limit, reason in (
+        ("MAX_JSON_ITEMS", 5, "entries, the limit is 5"),
+        ("MAX_JSON_BYTES", 40, "the limit is 40"),
+    ):
+        with monkeypatch.context() as patch, pytest.raises(SceneError, match=f"cannot be used .*{reason}"):
+            patch.setattr(json_values, name, limit)
+            load(folder)

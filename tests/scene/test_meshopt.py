@@ -14,31 +14,46 @@ from gym_batchnav.scene.formats import gltf_document
 from gym_batchnav.scene.formats.gltf_codecs import decode_meshopt, meshopt_size
 from gym_batchnav.scene.load import SceneError
 
-# Of the same encoder: what encodeFilterExp and encodeFilterColor made of VALUES.
+# Of the same encoder: what encodeFilterExp, encodeFilterOct, encodeFilterQuat and encodeFilterColor made of VALUES.
 FILTERED = {
     "EXPONENTIAL 12": (
         "oAABPwAAAEAvDwABPAAAAMgEAAEMAAAAQAABPAAAAMgEAAEDAAAAXwEBAAAAATwAAADIBAAAAAAAAAAAAAAAAAAAAAAAAAAA"
         "AAAAjgAAAI4AAACO"
     ),
+    "OCTAHEDRAL 4": ("oAE/AAAA/v39AQ8AAAD9bwAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAfwA="),
+    "OCTAHEDRAL 8": ("oAEaAAAAAT8AAAAODQ8BCwAAAN0BDwAAAA8YAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAD/BwAA"),
+    "QUATERNION 8": (
+        "oAEDAAAAsQEDAAAACgETAAAArwEzAAAADgMBAwAAALEBAwAAAAoBNAAAAAMAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA/wc="
+    ),
+    "COLOR 4": ("oAE/AAAAfn2AAT8AAAD9/f4BPwAAAIOCgAEPAAAAfX4AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAQH/B/w=="),
     "COLOR 8": (
         "oAEYAAAAAT8AAAB+fYABKQAAAAE/AAAA/f//ATgAAAADAT8AAACBgoABCQAAAAEPAAAAfX4AAAAAAAAAAAAAAAAAAAAAAAAA"
         "AAAAAAAAQP9/AcD//w=="
     ),
 }
+HALF = np.sqrt(0.5)
 VALUES = {
     "EXPONENTIAL": [[0, 0, 0], [0.5, 0, 0], [0.5, 2, 0], [0, 2, -3]],
+    "OCTAHEDRAL": [[0, 0, 1, 0], [1, 0, 0, 0], [0, -1, 0, 0], [-0.6, 0, -0.8, 0]],
+    "QUATERNION": [[0, 0, 0, 1], [0, HALF, 0, HALF], [HALF, 0, HALF, 0], [0.5, 0.5, 0.5, 0.5]],
     "COLOR": [[1, 0, 0, 1], [0, 1, 0, 1], [0, 0, 1, 0.5], [0.5, 0.5, 0.5, 1]],
 }
+TYPES = {"EXPONENTIAL 12": "<f4", "OCTAHEDRAL 4": "i1", "OCTAHEDRAL 8": "<i2", "QUATERNION 8": "<i2"}
+TYPES |= {"COLOR 4": "u1", "COLOR 8": "<u2"}
 
 meshopt = pytest.importorskip("meshopt")  # it needs Python 3.11
 
 
-@pytest.mark.parametrize(("kind", "dtype", "whole"), [("EXPONENTIAL 12", "<f4", 1), ("COLOR 8", "<u2", 65535)])
-def test_filters_are_undone(kind, dtype, whole):
+@pytest.mark.parametrize("kind", FILTERED)
+def test_filters_are_undone(kind):
     name, stride = kind.split()
     data = base64.b64decode(FILTERED[kind])
     raw = decode_meshopt(data, meshopt_extension(data, 4, int(stride), filter=name))
-    np.testing.assert_allclose(np.frombuffer(raw, dtype).reshape(4, -1) / whole, VALUES[name], atol=2e-3)
+    found = np.frombuffer(raw, TYPES[kind]).reshape(4, -1)
+    whole = 1.0 if found.dtype.kind == "f" else np.iinfo(found.dtype).max
+    expected = np.array(VALUES[name])
+    coarse = 0.02 if name == "OCTAHEDRAL" or kind == "COLOR 4" else 2e-3
+    np.testing.assert_allclose(found / whole, expected, atol=coarse)
 
 
 @pytest.mark.parametrize(

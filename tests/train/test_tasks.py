@@ -25,9 +25,10 @@ from gym_batchnav.task.imagenav import ImageGoal, InstanceImageNav  # noqa: E402
 from gym_batchnav.task.multigoal import MultiGoalNav  # noqa: E402
 from gym_batchnav.task.objectnav import ObjectNav  # noqa: E402
 from gym_batchnav.task.pointnav import PointNav  # noqa: E402
-from gym_batchnav.task.sensors import PreviousAction, WalkScan  # noqa: E402
+from gym_batchnav.task.sensors import GPS, PreviousAction, WalkScan  # noqa: E402
 from gym_batchnav.task.socialnav import SocialNav  # noqa: E402
 from gym_batchnav.train.policy import (  # noqa: E402
+    PREVIOUS_ACTION,
     VectorEmbedding,
     make_policy,
     num_categories,
@@ -116,6 +117,18 @@ class TestReadings:
     def test_a_sensor_that_it_cannot_read_is_refused(self, odd):
         with pytest.raises(ValueError, match=r"'odd'.*shape \(K,\)"):
             make_policy("blind", Dict({"odd": odd}))
+
+    def test_a_policy_heeds_each_sensor(self):
+        space = Dict({"values": Box(-1, 1, (3,)), "gps": GPS().space, "pointgoal_with_gps_compass": Box(-9, 9, (2,))})
+        policy = make_policy("blind", space)
+        torch.nn.init.normal_(policy.actor.weight)
+        observation = {name: torch.zeros(2, *box.shape) for name, box in space.spaces.items()}
+        observation[PREVIOUS_ACTION] = torch.zeros(2, dtype=torch.int64)
+        begun = torch.ones(2, dtype=torch.bool)
+        plain, *_ = policy(observation, policy.initial_state(2), begun)
+        for name in space.spaces:
+            changed, *_ = policy({**observation, name: observation[name] + 0.5}, policy.initial_state(2), begun)
+            assert (changed != plain).any(), name
 
 
 class TestLearning:

@@ -146,3 +146,11 @@ def test_the_memory_of_a_table_of_rays_is_known_before_it_is_made(lens):
     tracemalloc.stop()
     assert table.rays.nbytes + table.axes.nbytes == kept and kept <= found
     assert kept + meanwhile <= peak <= 1.6 * (kept + meanwhile)
+
+
+def test_normals_face_the_viewer_on_both_sides_of_a_surface():
+    front = wall(2.0)
+    back = Quad((-50, -50, -2), (0, 100, 0), (100, 0, 0))
+    for quad in (front, back):
+        normals = render(scene_of(quad), AHEAD, Camera(8, 8), ("normals",))["normals"]
+        np.testing.assert_allclose(normals, np.broadcast_to([0, 0, 1], normals.shape), atol=1e-6)
