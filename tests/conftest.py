@@ -23,6 +23,7 @@ from hypothesis import HealthCheck, settings
 # Threads that wait for work sleep instead of spinning: test processes share the processors.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # torch's; Numba's are not affected
 os.environ.setdefault("GYM_BATCHNAV_CACHE", str(Path(__file__).parents[1] / ".pytest_cache" / "scenes"))
 os.environ["GYM_BATCHNAV_RUNS"] = "off"  # figures of tests are not what `gym-batchnav tune` should learn from
 

@@ -17,6 +17,7 @@ from gym_batchnav.flight.task import DroneNav
 EXAMPLE = Path(__file__).parents[2] / "examples" / "dronenav.py"
 
 
+@pytest.mark.slow
 def test_imitation_makes_the_drone_act_like_the_follower(opened):
     spec = importlib.util.spec_from_file_location("dronenav", EXAMPLE)
     example = importlib.util.module_from_spec(spec)

@@ -42,6 +42,7 @@ def test_each_command_shows_its_help():
     assert len(found) <= 16 and len(parameters) <= 110  # what only a few need is in the Python API, or in --set
 
 
+@pytest.mark.slow
 def test_the_demo_reports_figures_draws_pictures_of_a_users_own_files_and_ends_with_commands_to_try_next(tmp_path):
     save_glb(furnished(), tmp_path / "whole.glb")
     (tmp_path / "broken.glb").write_bytes(b"glTF but no more")
