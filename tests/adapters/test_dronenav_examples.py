@@ -9,6 +9,7 @@ import importlib.util
 from pathlib import Path
 
 import numpy as np
+import pytest
 from rooms import box_room
 
 from gym_batchnav.flight.episodes import FlightEpisodes
