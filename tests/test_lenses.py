@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from gym_batchnav.geometry import Camera
@@ -66,6 +66,7 @@ def test_fisheye_angles_are_proportional_to_the_distance_from_the_centre(across,
     x = (across - 0.5) * WIDTH
     y = (0.5 - down) * HEIGHT
     radius = np.hypot(x, y) / (HEIGHT / 2)  # of the circle that touches the longer edges
+    assume(abs(radius - 1) > 1e-9)
     ray = ray_at(Fisheye(fov), across * WIDTH, down * HEIGHT)
     if radius > 1:
         assert np.isnan(ray).all()
