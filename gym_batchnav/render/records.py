@@ -117,7 +117,7 @@ def check_rows(scene: Scene, field: str, rows: np.ndarray, least: int, count: in
     if rows.size and (rows.min() < least or rows.max() >= count):
         raise ValueError(
             f"scene {scene.name!r}: {field} has values from {rows.min()} to {rows.max()}, but there are {count} rows: "
-            f"pass numbers from {least} to less than {count}"
+            f"pass numbers of at least {least} and below {count}"
         )
 
 

@@ -68,7 +68,7 @@ def naming(path: Path, remedy: str) -> Iterator[None]:
     except OSError as error:
         denied = isinstance(error, PermissionError)
         remedy = "make it readable" if denied else "put the file there or check the path"
-        raise SceneError(path, f"{error}: {remedy}") from error
+        raise SceneError(path, f"{str(error)[:_MAX_MESSAGE]}: {remedy}") from error
     except MemoryError as error:
         raise SceneError(path, "there is not enough memory to load it: free some, or simplify it") from error
     except (ValueError, *_MALFORMED) as error:

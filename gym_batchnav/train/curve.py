@@ -93,9 +93,10 @@ def read_rows(path: Path) -> list[Row]:
             break
         try:
             row = json.loads(line)
-            if not is_number(row["frames"]) or not is_number(row["seconds"]):
-                raise TypeError("frames and seconds must be numbers")
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            integers = (value for value in row.values() if type(value) is int)  # which may be too large for a float
+            if not all(map(is_number, (row["frames"], row["seconds"], *integers))):
+                raise TypeError("frames, seconds and integers must be finite numbers")
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError(f"'{path}', line {number}, is damaged: repair or delete the line") from error
         rows.append(row)
     return rows

@@ -233,6 +233,11 @@ def test_a_missing_buffer_of_a_gltf_is_named(tmp_path):
     (tmp_path / "made.gltf").write_text(json.dumps(document))
     with pytest.raises(SceneError, match=r"made\.gltf.*my data\.bin.*does not exist.*put the file there"):
         load_scene(tmp_path / "made.gltf")
+    document["buffers"][0]["uri"] = 5000 * "x"
+    (tmp_path / "made.gltf").write_text(json.dumps(document))
+    with pytest.raises(SceneError, match=r"too long.*put the file there") as error:
+        load_scene(tmp_path / "made.gltf")
+    assert len(error.value.reason) < 1000
 
 
 def test_a_missing_texture_costs_one_warning(tmp_path):

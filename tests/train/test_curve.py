@@ -56,6 +56,9 @@ class TestCurve:
         path.write_text('{"frames": 1, "seconds": 1}\n{"fra\n{"frames": 3, "seconds": 3}\n')
         with pytest.raises(ValueError, match="line 2, is damaged"):
             read_rows(path)
+        path.write_text('{"frames": 1, "seconds": 1, "spl": 1' + 400 * "0" + "}\n")
+        with pytest.raises(ValueError, match="line 1, is damaged"):  # no float can hold it
+            read_rows(path)
 
     def test_a_line_of_a_curve_that_is_not_text_is_named(self, tmp_path):
         row = b'{"frames": 1, "seconds": 2.5, "spl": 0.5}\n'
