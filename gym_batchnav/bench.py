@@ -60,8 +60,8 @@ def bench_step(
     Returns:
         Figures for JSON: ``fps`` (median of the slices), ``fps_slices``, ``spread`` ((max - min) / median),
         ``calibration_mops`` (see ``calibrate``; median of one run per slice), ``parts`` (milliseconds per step, by
-        phase), ``num_envs``, ``scenes``, ``resident_scenes``, ``sensors``, ``resolution``, ``renderer``, ``device``,
-        ``machine``, ``threads``.
+        phase), ``num_envs``, ``scenes``, ``resident_scenes``, ``triangles_per_scene``, ``sensors``, ``resolution``,
+        ``renderer``, ``device``, ``machine``, ``threads``.
     """
     env = BatchNavEnv(
         num_envs, scenes=scenes, sensors=sensors, camera=camera, renderer=renderer, buffers=2, **env_keywords

@@ -185,7 +185,7 @@ class Orthographic(Lens):
 
 @dataclass(frozen=True, slots=True)
 class Beams(Lens):
-    """The beams of a lidar: columns are evenly spaced azimuths, rows are given elevations; see ``lidar``.
+    """The beams of a lidar: columns are evenly spaced azimuths, rows are given elevations; see ``Camera.lidar``.
 
     An image of another height than the number of elevations interpolates them.
 

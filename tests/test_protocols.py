@@ -133,6 +133,11 @@ def test_keywords_override_those_of_a_protocol_and_noise_stays_with_the_sensors_
         assert make(protocol="pointnav-2021", sensors=sensors).config.sensor_noise == noise
 
 
+def test_sensors_that_are_not_a_tuple_are_named(make):
+    with pytest.raises(ValueError, match="sensors=None: pass a tuple"):
+        make(protocol="pointnav-2021", sensors=None)
+
+
 def test_the_users_keywords_override_a_protocols_which_override_an_ids():
     protocol = PROTOCOLS["pointnav-2021"]
     defaults = {"camera": Camera(9, 9), "sliding": True, "bodies": (People(4),)}

@@ -47,7 +47,7 @@ class _BoxActions(Actions):
         return validate_box(actions, num_agents, self.components)
 
     def _check_thresholds(self, **greatest: float) -> None:
-        """Raise ValueError unless agents can both move and call STOP, with the ``greatest`` motion by threshold."""
+        """Raise ValueError unless agents can move and call STOP; ``greatest`` are the motions by name of threshold."""
         check_flags(stop_component=self.stop_component)
         check_not_negative(**{name: getattr(self, name) for name in greatest})
         if self.stop_component:

@@ -193,7 +193,8 @@ class BatchNavEnv(VectorEnv):
             seed: Environment i is seeded with ``seed + i``, or with ``seed[i]`` of a sequence. Seeding restarts the
                 sequence of scenes and episodes of an environment; None continues it.
             options: ``reset_mask``: [N] bool, the environments to reset (as in Gymnasium), in every autoreset mode.
-                ``episode_index``: [N] int, the episode for each environment, numbered as in the info of that name.
+                ``episode_index``: [N] int, the episode for each environment, numbered as in the info of that name; in a
+                world only the first agent's counts.
                 ``episode_order``: ``"random"`` or ``"once"``, changes the order and restarts it. In order ``"once"`` an
                 environment that has not acted begins its episode again. ``episodes``: [E] int, with ``"once"`` the
                 episodes to run, in this order, instead of all. Other options are ignored with a warning.

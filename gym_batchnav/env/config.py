@@ -482,7 +482,7 @@ def with_defaults(given: Mapping[str, Any], defaults: Mapping[str, Any] = Mappin
     protocol = protocol_of(given["protocol"])
     _check_task(given.get("task"), protocol)
     theirs = protocol.keywords()
-    if "sensors" in given and theirs["sensor_noise"] is not None:
+    if isinstance(given.get("sensors"), (tuple, list)) and theirs["sensor_noise"] is not None:
         left = {name.rpartition("/")[2] for name in given["sensors"] if isinstance(name, str)}
         theirs["sensor_noise"] = {name: noise for name, noise in theirs["sensor_noise"].items() if name in left} or None
     return {**defaults, **theirs, **given}

@@ -52,14 +52,14 @@ class OneArray(VectorWrapper):
         if env.cameras.device != "cpu":
             raise ValueError(
                 f"obs_device={env.cameras.device!r}: observations that are one array are made on the CPU; use 'cpu', "
-                "or BatchNav/PointNav-v0"
+                "or an id with dict observations, such as BatchNav/PointNav-v0"
             )
         names = set(env.components.spaces)
         if names != self.task_sensors:
             held = ", ".join(map(repr, sorted(self.task_sensors)))
             raise ValueError(
-                f"task sensors {sorted(names)}: an observation that is one array holds only {held}; use "
-                "BatchNav/PointNav-v0"
+                f"task sensors {sorted(names)}: an observation that is one array holds only {held}; use an id with "
+                "dict observations, such as BatchNav/PointNav-v0"
             )
         self._shape = space.shape
         self.single_observation_space = space

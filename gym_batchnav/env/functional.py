@@ -228,7 +228,8 @@ class FunctionalBatch:
         self._enter(state)
         self._env.send(actions)
         observation, reward, terminated, truncated, info = self._env.recv()
-        reward, terminated, truncated = map(self._given_there, (reward, terminated, truncated))
+        to_device = self._env.cameras.to_device
+        reward, terminated, truncated = (self._given(to_device(one)) for one in (reward, terminated, truncated))
         state = self._env.simulator.snapshot()
         return state, self._given(observation), reward, terminated, truncated, self._given(info)
 
@@ -370,9 +371,6 @@ class FunctionalBatch:
             raise ValueError(
                 f"an array of {value.dtype} has no tensor in torch ({error}): use arrays='numpy'"
             ) from error
-
-    def _given_there(self, value: np.ndarray) -> Any:
-        return self._given(self._env.cameras.to_device(value))
 
 
 def host_array(name: str, value: Any) -> Any:

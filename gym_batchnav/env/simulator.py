@@ -335,9 +335,9 @@ class Simulator:
         self.library.occupy(self._user, self.agents.slot)
 
     def _choose(self, indices: np.ndarray, requested: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Choose the next episode of each world of agents ``indices`` [M]; see ``begin_episodes``.
+        """Choose the next episode of the first agent of each world of agents ``indices`` [M]; see ``begin_episodes``.
 
-        Return slots and rows, of the first agents that have an episode; and whether each agent has one, [M] bool.
+        Return the slots and rows [W] of the worlds that have an episode left, and whether each agent has one, [M] bool.
         """
         size = self._world_size
         worlds = indices if self.worlds is None else self.worlds.of_rows(indices)

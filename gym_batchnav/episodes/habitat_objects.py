@@ -117,7 +117,8 @@ def _read_file(
             own = row.get("goals")
             key = index if own else (parts, one.key)
             if key not in sets:
-                sets[key] = _parse_goals(own or goals.get(one.key), one.key)
+                field = "goals" if own else f"goals_by_category[{one.key!r}]"
+                sets[key] = _parse_goals(own or goals.get(one.key), field)
         except (TypeError, KeyError, ValueError, OverflowError, AttributeError) as error:
             raise ValueError(f"{path}: episode {index} is malformed: {shorten(str(error), 200)}") from error
         if categories is not None and one.category not in categories:
@@ -151,10 +152,10 @@ def _parse_row(row: Mapping[str, Any], index: int) -> _Row:
     return _Row(text_of(row.get("episode_id", index)), start, heading, distance, category, f"{file}_{category}")
 
 
-def _parse_goals(goals: Any, key: str) -> _Set:
-    """Parse the objects of one category in a scene."""
+def _parse_goals(goals: Any, field: str) -> _Set:
+    """Parse the objects of one category in a scene, from a field of the file."""
     if not isinstance(goals, list) or not goals:
-        raise ValueError(f"goals_by_category[{key!r}] is {beginning_of(goals)}: give a list of objects")
+        raise ValueError(f"{field} is {beginning_of(goals)}: give a list of objects")
     points = []
     targets = []
     for goal in goals:
@@ -163,7 +164,7 @@ def _parse_goals(goals: Any, key: str) -> _Set:
             points.append(numbers_of("position of a view point", view["agent_state"]["position"], 3))
             targets.append(center)
     if not points:
-        raise ValueError(f"goals_by_category[{key!r}] has no view points: give some to its goals")
+        raise ValueError(f"{field} has no view points: give some to its goals")
     return _Set(np.array(points, np.float32), np.array(targets, np.float32))
 
 

@@ -152,7 +152,7 @@ def _stored_episodes(arrays: dict[str, np.ndarray], air: Air, num_episodes: int)
     if len(episodes) != num_episodes or not np.array_equal(episodes.goals, air.fields.goals):
         raise ValueError("not stored flights: another number of episodes, or other goals")
     if len(episodes.first_goal) != len(episodes.goals) + 1 or not air.is_free(episodes.start).all():
-        raise ValueError("not stored flights: a start is not in free space, or goals are shared")
+        raise ValueError("not stored flights: a start is not in free space, or a set has several goals")
     lengths = air.distance(episodes.start, episodes.goal_index)
     if not (np.abs(lengths - episodes.distance) <= _CLOSE).all():
         raise ValueError("not stored flights: lengths that are not those of paths")

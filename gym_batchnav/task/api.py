@@ -96,7 +96,7 @@ class TaskState:
         navmesh: Returns the navmesh of the scene in a slot; ``agents.slot`` has the slots.
         max_episode_steps: Maximum number of actions in an episode.
         success_distance: The task's success distance, metres.
-        reading: Returns the reading [N, ...] of a sensor, by name, read-only. It is computed at most once per step. In
+        reading: Returns the reading [N, ...] of a sensor, by name, read-only. It is kept until the state changes. In
             ``update``, the reading of a sensor with buffers may still be that of the previous step.
         pictures: Draws pictures from other places than the agents', such as the goals; see ``Pictures``. Call it in
             ``begin``, and keep the result in buffers.
@@ -130,8 +130,8 @@ class TaskState:
 
         They are keyed by the episode, the step and the purpose only: repeated calls in the same state return the same
         numbers, and another purpose returns different ones. An episode is keyed by the environment's seed and count. If
-        every episode runs once, it is keyed by the seed of environment 0 and the episode's number, so that an
-        evaluation with noise does not depend on the number of environments.
+        every episode runs once, it is keyed by the seed of environment 0, the scene's name and the episode's row there,
+        so that an evaluation with noise does not depend on the number of environments.
         """
         return step_uniform(self.episodes.key, self.episodes.num_steps, purpose, size)
 
@@ -168,7 +168,7 @@ class Component(Protocol):
         """Return arrays [N, ...] of numbers or bools for use during an episode, under unique names.
 
         Only shapes and dtypes matter. The batch allocates zeros like them in ``state.buffers``, includes them in
-        ``get_state()``, and zeroes the row of an environment when it begins an episode. Called once, when the batch is
+        ``get_state()``, and zeroes the row of an environment when it begins an episode. Called only while the batch is
         made.
         """
         return {}

@@ -167,8 +167,8 @@ class MovingBodies(Protocol):
     def begin(self, motion: BodyMotion) -> None:
         """Change the bodies at the start of the episodes of ``motion.worlds``.
 
-        With ``needs_start`` they stand at starts of the scene's episodes on the island of the agents, apart from all
-        others that do.
+        With ``needs_start`` they stand at starts of the scene's episodes, apart from all others that do, and on the
+        island of the agents if it has room.
         """
         return None
 

@@ -92,7 +92,7 @@ class SelfPlay(VectorWrapper):
         """Let the learners act by ``actions`` [N, ...] and the others by their policies.
 
         Returns:
-            Observations [N, ...] by sensor, rewards [N] float32, terminated and truncated [N] bool, and infos [N, ...]
+            Observations [N, ...] by sensor, rewards [N] float64, terminated and truncated [N] bool, and infos [N, ...]
             by name, of the learners.
         """
         space = self.env.single_action_space

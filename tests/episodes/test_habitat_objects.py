@@ -179,6 +179,7 @@ ROW = {"start_position": [0, 0, 0], "start_rotation": [0, 0, 0, 1], "goals": [{"
         (lambda d: d["goals_by_category"].clear(), "is missing: give a list of objects"),
         (lambda d: [goal.clear() for goal in d["goals_by_category"]["furnished.glb_crate"]], "position of a goal"),
         (lambda d: [g.update(view_points=[]) for g in d["goals_by_category"]["furnished.glb_crate"]], "no view points"),
+        (lambda d: d["episodes"][0].update(goals=3), "malformed: goals is 3"),
         (lambda d: [g.update(view_points=[{}]) for g in d["goals_by_category"]["furnished.glb_crate"]], "agent_state"),
         (lambda d: [g.update(view_points=3) for g in d["goals_by_category"]["furnished.glb_crate"]], "malformed"),
         (lambda d: d["episodes"][3].update(object_category=None), "episode 3 is malformed: object_category is missing"),

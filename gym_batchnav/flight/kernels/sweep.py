@@ -88,7 +88,7 @@ def _contact(corners: np.ndarray, triangle: int, start: Point, motion: Point, ra
 
 @njit(**INNER)
 def first_contact(surfaces: Surfaces, start: Point, motion: Point, radius: float) -> Hit:
-    """Return the first contact of a sphere that moves by a vector, of which at most ``LONGEST`` metres."""
+    """Return the first contact of a sphere that moves by a vector, which is at most ``LONGEST`` metres long."""
     best = Hit(1.0, False, motion)
     if not norm(motion) > 0.0:
         return best
