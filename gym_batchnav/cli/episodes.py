@@ -172,11 +172,14 @@ def _check_out(out: Path, sources: list[SceneSource], sampler: PointEpisodes | O
     from gym_batchnav.episodes.habitat import check_file_names, check_same_dataset, dataset_file
     from gym_batchnav.episodes.habitat_objects import object_document
     from gym_batchnav.episodes.samplers import ObjectEpisodes
-    from gym_batchnav.system.storage import check_destination
+    from gym_batchnav.system.storage import check_destination, is_writable
 
     file = dataset_file(out)
     there = next(folder for folder in file.absolute().parents if folder.exists())
-    check_destination(file if there == file.absolute().parent else there / "folder")
+    if there == file.absolute().parent:
+        check_destination(file)
+    elif not (there.is_dir() and is_writable(there)):
+        raise PermissionError(f"cannot create folders in '{there}' for '{file}': name a file in another folder")
     document = object_document({}, sampler.categories) if isinstance(sampler, ObjectEpisodes) else {"episodes": []}
     if file != out or len(document) > 1:  # Habitat names folders' files and goals of objects after those of scenes
         check_file_names(f"{one.name}.glb" for one in sources)

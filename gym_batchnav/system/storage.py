@@ -39,7 +39,8 @@ def make_folder(path: Path) -> None:
     except OSError as error:
         reason = "a file is in its place" if isinstance(error, FileExistsError | NotADirectoryError) else error.strerror
         raise type(error)(f"folder '{path}' cannot be created: {reason}: name another one") from error
-    check_destination(path / "file")
+    if not os.access(path, os.W_OK):
+        raise PermissionError(f"folder '{path}' is not writable: name another one")
 
 
 def write_atomically(path: Path, *chunks: bytes | memoryview) -> None:

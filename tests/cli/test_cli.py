@@ -142,6 +142,7 @@ def test_episodes_are_written_in_habitats_layout_and_do_not_depend_on_other_scen
     for name in ("attic", "room"):
         save_glb(box_room(), tmp_path / f"{name}.glb")
     train = tmp_path / "v1" / "train"
+    (tmp_path / "folder").mkdir()
     said = run("episodes", tmp_path / "*.glb", "--num-episodes", "5", "--out", train).stderr
     assert f"{train / 'train.json.gz'}: 10 episodes in 2 scenes" in said
     assert list(read_episodes(train / "content" / "room.json.gz")) == ["room"]

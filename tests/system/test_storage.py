@@ -1,11 +1,12 @@
 """Files appear whole or not at all, and what stands in the way is said by name."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
 
-from gym_batchnav.system.storage import is_writable, write_atomically
+from gym_batchnav.system.storage import is_writable, make_folder, write_atomically
 
 
 def test_a_file_is_written_and_replaced(tmp_path):
@@ -43,6 +44,14 @@ def test_folders_and_what_lies_nowhere_are_refused(tmp_path):
         write_atomically(tmp_path, b"")
     with pytest.raises(FileNotFoundError, match=r"no folder '.*none' to write 'file' in: create it first"):
         write_atomically(tmp_path / "none" / "file", b"")
+
+
+def test_a_folder_that_is_there_may_hold_any_names_and_must_be_writable(tmp_path, monkeypatch):
+    make_folder(tmp_path / "file")
+    make_folder(tmp_path)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(PermissionError, match=rf"^folder '{re.escape(str(tmp_path))}' is not writable: name another one"):
+        make_folder(tmp_path)
 
 
 def test_a_folder_that_does_not_exist_is_as_writable_as_its_nearest_parent(tmp_path, monkeypatch):
