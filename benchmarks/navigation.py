@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numba
 import numpy as np
+import trimesh
 
 from gym_batchnav.episodes.sampling import sample_episodes
 from gym_batchnav.navmesh import NavMesh
@@ -22,17 +23,6 @@ from gym_batchnav.state import AgentState, Commands, StepOutcome
 
 NUM_GOALS = 64
 ROOM = 5.0  # metres, the side of a room of a furnished plan
-
-
-def boxes_to_triangles(boxes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return vertices [8 B, 3] and triangles [12 B, 3], fronts outward, of boxes [B, 2, 3] (low and high corner)."""
-    pick = np.array([[x, y, z] for x in (0, 1) for y in (0, 1) for z in (0, 1)])
-    faces = np.array([[0, 1, 3, 2], [4, 6, 7, 5], [0, 4, 5, 1], [2, 3, 7, 6], [0, 2, 6, 4], [1, 5, 7, 3]])
-    vertices = np.take_along_axis(boxes[:, :, None, :], pick[None, None].reshape(1, 1, 8, 3).astype(int), axis=1)
-    vertices = vertices.reshape(len(boxes), 8, 3)
-    triangles = np.concatenate([faces[:, [0, 1, 2]], faces[:, [0, 2, 3]]])
-    offsets = 8 * np.arange(len(boxes))[:, None, None]
-    return vertices.reshape(-1, 3), (triangles[None] + offsets).reshape(-1, 3)
 
 
 def furnished_plan(rooms_a_side: int, seed: int = 0) -> NavMesh:
@@ -55,7 +45,8 @@ def furnished_plan(rooms_a_side: int, seed: int = 0) -> NavMesh:
             size = rng.uniform(0.3, 1.2, 2)
             low = np.array([x, z]) * ROOM + rng.uniform(0.8, ROOM - 0.8 - size)
             boxes.append([[low[0], 0, low[1]], [low[0] + size[0], rng.uniform(0.4, 2), low[1] + size[1]]])
-    return NavMesh.build(*boxes_to_triangles(np.array(boxes, float)))
+    whole = trimesh.util.concatenate([trimesh.creation.box(bounds=box) for box in boxes])
+    return NavMesh.build(whole.vertices, whole.faces)
 
 
 def bench_navigation(navmesh: NavMesh, num_agents: int, seconds: float = 2.0, seed: int = 0) -> dict[str, float]:
@@ -68,9 +59,9 @@ def bench_navigation(navmesh: NavMesh, num_agents: int, seconds: float = 2.0, se
     rng = np.random.default_rng(seed)
     island = int(np.argmax([island.area for island in navmesh.islands]))
     goals = navmesh.random_points(NUM_GOALS, rng, island)
-    NavMesh(navmesh).tables(goals)  # compiles
+    NavMesh(navmesh.data).tables(goals)  # compiles
     start = time.perf_counter()
-    tables = NavMesh(navmesh).tables(goals)
+    tables = NavMesh(navmesh.data).tables(goals)
     prepare_seconds = time.perf_counter() - start
     start = time.perf_counter()
     make_goals(tables.ground, tables.corners, goals)

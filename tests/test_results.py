@@ -1,4 +1,4 @@
-"""The page of results is made from its file, and figures of benchmarks find their place in it."""
+"""The page of results is made from its file, figures of benchmarks find their place in it, and a benchmark runs."""
 
 import json
 import runpy
@@ -30,3 +30,8 @@ def test_new_figures_replace_those_of_the_same_command_and_machine():
 def test_rows_of_a_benchmark_have_their_numbers():
     rows = {"rows": [{"what": "noise", "ratio": 0.9, "bar": 0.8, "met": True, "note": "text"}]}
     assert RESULTS["figures"](rows) == {"noise": "ratio 0.9; bar 0.8"}
+
+
+def test_the_benchmark_of_navigation_runs():
+    benchmark = runpy.run_path(str(FOLDER / "navigation.py"))
+    assert benchmark["bench_navigation"](benchmark["furnished_plan"](1), 8, seconds=1e-9)["agent_steps_per_second"] > 0
