@@ -66,9 +66,10 @@ def compile_ahead(workloads: Sequence[Workload], processes: int | None = None) -
     started = time.perf_counter()
     directory = cache_directory()
     marks = {work: directory / f"compiled-{_digest(work)}" for work in workloads}
-    todo = [work for work, mark in marks.items() if not mark.exists() and not is_frozen()]
+    compiles = not (is_frozen() or _config("DISABLE_JIT"))
+    todo = [work for work, mark in marks.items() if compiles and not mark.exists()]
     failures: list[str] = []
-    if todo and not _config("DISABLE_JIT"):
+    if todo:
         count = min(processes or min(num_processors(), _MAX_PROCESSES), len(todo))
         parts = ", ".join(work.title for work in todo[:4]) + (", ..." if len(todo) > 4 else "")
         children = [Child("the process that compiles kernels", _environment(), quiet=True) for _ in range(count)]

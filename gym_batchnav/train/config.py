@@ -282,10 +282,9 @@ def _nested(current: Any, changes: dict[str, Any], name: str) -> Any:
             raise ValueError(f"{name}={current!r} has no nested settings: set {name} itself, or {name}.{CLASS}")
         return with_changes(current, changes, f"{name}.")
     kind = changes.pop(CLASS)
-    if isinstance(kind, str) and kind in TASKS:
-        return with_changes(TASKS[kind](), changes, f"{name}.")
     if isinstance(current, tuple(TASKS.values())):
-        raise ValueError(f"{name}.{CLASS}={kind!r}: choose one of {', '.join(TASKS)}")
+        check_choice(f"{name}.{CLASS}", kind, tuple(TASKS))
+        return with_changes(TASKS[kind](), changes, f"{name}.")
     try:
         return value_of({CLASS: kind, **changes})
     except (TypeError, ValueError) as error:

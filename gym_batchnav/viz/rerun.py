@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import VectorEnv
 
+from gym_batchnav.env.arguments import indices_of
 from gym_batchnav.env.batch import batch_of
 from gym_batchnav.env.step import Move
 from gym_batchnav.geometry import Camera, camera_to_world
@@ -357,9 +358,9 @@ def record(
         raise ValueError(f"path='{path}': pass a name that ends in .rrd")
     check_destination(path)
     check_counts(size=size, max_episodes=max_episodes)
-    wanted = np.unique(np.asarray(indices, np.int64))
-    if not wanted.size or wanted[0] < 0 or wanted[-1] >= batch.num_envs:
-        raise ValueError(f"indices={indices!r}: pass numbers of environments, 0 to {batch.num_envs - 1}")
+    wanted = np.unique(indices_of(indices, batch.num_envs))
+    if not wanted.size:
+        raise ValueError(f"indices={indices!r}: pass at least one environment")
     wrong = [one for one in sensors if one not in IMAGES]
     if isinstance(sensors, str) or wrong:
         raise ValueError(f"sensors={sensors!r}: pass a tuple with any of {', '.join(IMAGES)}")

@@ -81,6 +81,11 @@ def test_warmup_names_what_failed_and_fails(work, tmp_path, monkeypatch, recwarn
     assert json.loads(done.stdout)["failed"] == ["drawing: ValueError: no such kernel"]
 
 
+def test_workloads_do_not_count_where_numba_compiles_nothing(work, tmp_path, monkeypatch):
+    monkeypatch.setattr(compilation, "_config", lambda name: 1 if name == "DISABLE_JIT" else "")
+    assert compile_ahead([Workload("first", work.note, (str(tmp_path), "first"))]).num_workloads == 0
+
+
 def test_a_workload_counts_as_failed_if_no_process_starts(work, tmp_path, monkeypatch):
     def start(*_, **__):
         raise OSError("no memory")
