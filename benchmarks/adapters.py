@@ -115,7 +115,7 @@ def torchrl(batch: BatchNavEnv) -> Step:
 
 
 class Adapter(NamedTuple):
-    """An adapter: its module, the keywords of its batch, and functions that wrap, reset and step it."""
+    """An adapter: the module of its library, the keywords of its batch, and what wraps and resets it."""
 
     module: str
     keywords: dict[str, Any]

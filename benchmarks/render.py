@@ -158,8 +158,8 @@ def threads(_: Path, seconds: float) -> list[Row]:
 
 def memory(_: Path, __: float) -> list[Row]:
     """Measure the resident bytes per view besides its pixels, on a target that is three thousand views larger."""
-    rows = []  # float32
-    pixels = 4 * 64 * 64
+    rows = []
+    pixels = 4 * 64 * 64  # bytes of float32
     # Embree draws into the pictures that are handed out; OpenGL holds them on its device as well.
     for renderer, copies in (("embree", 1), ("opengl", 2)):
         held = []

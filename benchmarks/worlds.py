@@ -30,7 +30,6 @@ def overlaps(num_worlds: int, num_steps: int, seed: int) -> dict[str, float]:
     rng = np.random.default_rng(seed)
     deepest = 0.0
     touches = 0
-    # Followers meet at doors and in corridors; those that go astray push into others from all sides.
     actions = rng.choice(np.array([1, 1, 1, 2, 3]), (64, env.num_envs))
     begun = time.perf_counter()
     with share_progress("Stepping") as show:

@@ -115,7 +115,7 @@ def collect(
         episodes_per_scene: Number of episodes, the first ones of each scene.
         episodes_per_shard: Number of episodes in a shard, which becomes complete at once.
         num_envs: Number of environments; changes the speed alone. The images of about twice as many episodes
-            are held, of which 4 GiB, or half of the memory that is available, in main memory, and the others in
+            are held: up to 4 GiB, and up to half of the available memory, in main memory, and the others in
             temporary files in ``out``.
         shard: ``"i/n"`` collects the i-th of n parts, i from 1 to n. Parts may share ``out``, where the part that ends
             last makes the dataset, or have separate folders that ``merge_datasets`` joins.

@@ -145,7 +145,7 @@ def finished_shards(root: Path, info: DatasetInfo) -> list[ShardRecord]:
 
 
 def check_together(records: Sequence[ShardRecord]) -> None:
-    """Raise ValueError if an episode is in two shards, or shards of a scene are of different scenes."""
+    """Raise ValueError if an episode is in two shards, or the scene or its episodes changed between two shards."""
     cards: dict[str, ShardRecord] = {}
     last: ShardRecord | None = None
     for record in sorted(records, key=lambda one: (one.shard.scene, one.shard.first)):

@@ -33,9 +33,9 @@ OBSERVATIONS = "observations"
 METADATA = "zarr.json"
 MAX_FRAMES = 2**24  # of a shard
 MAX_EPISODE_BYTES = 2**32  # of the images of one sensor
-MAX_CHUNK_BYTES = 2**28  # of images that are compressed together, one at least
-_CHUNK_BYTES = 2**20  # of the images that are compressed together, at most, so that short windows are read quickly
-_FILE_BYTES = 2**26  # of the images in a file, before compression, at most
+MAX_CHUNK_BYTES = 2**28  # of images that are compressed together, in files to read
+_CHUNK_BYTES = 2**20  # the same in files to write, unless one image is larger, so that short windows are read quickly
+_FILE_BYTES = 2**26  # of the images in a file to write, before compression, at most
 _REMEDY = "remove its shard's folder and collect it again"
 _KEY = re.compile(r"[A-Za-z0-9_./-]{1,200}")
 

@@ -55,7 +55,7 @@ class Agent(Protocol):
 
 
 def env_keywords_of(agent: Agent) -> dict[str, Any]:
-    """Return the keywords that an agent needs, with the images its sensors read; ValueError for others."""
+    """Return the keywords that an agent needs, with the images its sensors read; ValueError for unknown keywords."""
     given = getattr(agent, "env_keywords", {})
     known = {one.name for one in fields(EnvConfig)} - OF_RUNS
     if not isinstance(given, Mapping) or not known.issuperset(given):

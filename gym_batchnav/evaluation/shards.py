@@ -25,7 +25,7 @@ from gym_batchnav.system.wording import counted
 FILE = "shard.json"
 FORMAT = "gym-batchnav evaluation shard 3"
 MAX_BYTES = 2**28
-# Results do not depend on these, or they follow from the others.
+# Results do not depend on these. Policies and agents are compared by name and by checksum, since files may move.
 _FREE_ARGUMENTS = ("policies", "agents", "num_envs", "renderer")
 _FREE_SETTINGS = ("num_envs",)
 _FREE_FACTS = ("seeds", "checksum")  # of the card

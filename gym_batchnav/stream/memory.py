@@ -60,7 +60,7 @@ class SampleMemory:
         return min(self.added, self.capacity)
 
     def begin(self, count: int) -> None:
-        """Choose places for ``count`` new samples, at most C. One replaces the old sample there; some get no place."""
+        """Choose places for ``count`` new samples, at most C, which replace those there; some may get no place."""
         numbers = self.added + np.arange(count)
         places = numbers % self.capacity
         if self._reservoir:

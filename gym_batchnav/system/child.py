@@ -98,8 +98,8 @@ class Child:
         If the call is abandoned, the process completes it, unless this program is about to end.
 
         The function is one of a module, or ``"module:name"`` of one; arguments and results are JSON values. Niceness is
-        from 0 to 19; other systems than Linux distinguish 0 from the rest at most. After ``timeout`` seconds, the
-        process counts as lost and is ended.
+        from 0 to 19; other systems than Linux distinguish 0 from the rest at most. If the call does not begin, or does
+        not end, within ``timeout`` seconds, the process counts as lost and is ended.
 
         Raises:
             CallFailed: If the function raised an error.

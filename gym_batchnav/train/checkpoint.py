@@ -14,7 +14,7 @@ import torch
 
 from gym_batchnav.system.storage import write_atomically
 
-FORMAT = "gym_batchnav checkpoint 4"  # what the state of a run holds, besides the layout of the file
+FORMAT = "gym_batchnav checkpoint 4"  # changes with what the state of a run holds, and with the layout of the file
 _KEPT = 2
 
 T = TypeVar("T")

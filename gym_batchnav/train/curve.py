@@ -85,7 +85,7 @@ def append_row(path: Path, row: Row) -> None:
 
 
 def read_rows(path: Path) -> list[Row]:
-    """Read the lines of a curve's file, if it exists, but an incomplete last one; ValueError for a damaged line."""
+    """Read the lines of a curve's file, if it exists, except an incomplete last one; ValueError for a damaged line."""
     rows: list[Row] = []
     lines = path.read_bytes().splitlines(keepends=True) if path.is_file() else []
     for number, line in enumerate(lines, 1):

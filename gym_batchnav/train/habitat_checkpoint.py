@@ -211,7 +211,7 @@ def _renamed(weights: dict[str, Tensor], policy: Policy) -> dict[str, Tensor]:
         renamed[name] = found.to(one.dtype, copy=True).reshape(one.shape).contiguous()
     if left:
         raise ValueError(f"it also has weights {min(left)[:MAX_SHOWN]!r}")
-    features = policy.core.hidden_size
+    features = renamed[INPUTS].shape[1] - 2 * EMBEDDING
     # Habitat's order of the inputs is image, goal, previous action; a policy's is the reverse.
     renamed[INPUTS] = torch.cat(renamed[INPUTS].split([features, EMBEDDING, EMBEDDING], dim=1)[::-1], dim=1)
     return renamed

@@ -62,7 +62,7 @@ Logger: TypeAlias = TensorBoardLogger | WandbLogger
 
 
 def make_loggers(names: Sequence[str] | None, out: Path, settings: Mapping[str, Any], frames: int) -> list[Logger]:
-    """Make the loggers of a run that has had some frames: some of ``LOGGERS``, or TensorBoard if it is installed.
+    """Make the loggers, some of ``LOGGERS`` or TensorBoard if it is installed, of a run that resumes after ``frames``.
 
     Every run writes its curve as JSON lines; ``"jsonl"`` alone writes nothing else.
 

@@ -268,7 +268,7 @@ class PPO:
         else:
             loss, terms = imitation_loss(logits, values, taught, returns, config.value_weight)
             if expert > ENCODER_ALONE and TEACHER_FEATURES in predicted:
-                loss = 0 * loss  # the other weights may be the teacher's, see take_memory
+                loss = 0 * loss  # the other weights may be the teacher's, see ``run.take_memory``
         for name, readings in predicted.items():
             error = self.policy.prediction_loss(name, readings, observed[name])
             loss = loss + config.prediction_weight * error

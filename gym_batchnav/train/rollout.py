@@ -102,7 +102,8 @@ class Collector:
 
         Args:
             expert_share: Share of actions that come from the teacher instead of the policy; the teacher's actions are
-                recorded at every step. None needs no teacher; one with features of images then gives these alone.
+                recorded at every step. None lets the policy take all of them; a teacher with an encoder then still
+                gives the features of its images.
         """
         clock = time.perf_counter()
         simulated, rendered = self._environment_seconds()

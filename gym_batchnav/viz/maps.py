@@ -91,7 +91,7 @@ def scene_map(
         size: Pixels along the longer side.
         floor: Height of the floor, metres.
         cut: Metres above the floor; a lower ceiling would hide the room, see ``visible_floor_and_cut``.
-        axes: Other directions than from above, as those of the map; ``floor`` and ``cut`` are then measured towards the
+        axes: Those of the map, for other views than from above; ``floor`` and ``cut`` are then measured towards the
             viewer.
     """
     right, down = np.array(axes)

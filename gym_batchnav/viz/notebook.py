@@ -275,7 +275,7 @@ def _navmesh_facts(navmesh: NavMesh) -> dict[str, str]:
         "size": size_in_words(np.ptp(navmesh.floor_bounds, axis=0)),
         "agent": f"radius {agent.agent_radius:g} m, height {agent.agent_height:g} m; climbs steps of "
         f"{agent.agent_max_climb:g} m and slopes of {agent.agent_max_slope_deg:g} degrees",
-        "voxels": f" {agent.cell_size:g} m wide and {agent.cell_height:g} m high",
+        "voxels": f"{agent.cell_size:g} m wide and {agent.cell_height:g} m high",
     }
 
 

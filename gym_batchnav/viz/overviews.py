@@ -106,8 +106,8 @@ def views_around(scene: Scene, count: int) -> np.ndarray:
 def overlook(bounds: np.ndarray, aside: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
     """Return an eye [3] and the point [3] that it looks at, metres, so that a scene is seen obliquely from above.
 
-    The longer side of its bounds [2, 3], metres, is across the picture; it is left of the middle by a share of its
-    width.
+    The longer side of its bounds [2, 3], metres, is across the picture. ``aside`` is the share of its width by which
+    the scene is left of the middle.
     """
     low, high = np.asarray(bounds, np.float64)
     size = high - low

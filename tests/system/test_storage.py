@@ -50,7 +50,7 @@ def test_a_folder_that_is_there_may_hold_any_names_and_must_be_writable(tmp_path
     make_folder(tmp_path / "file")
     make_folder(tmp_path)
     monkeypatch.setattr(os, "access", lambda *_: False)
-    with pytest.raises(PermissionError, match=rf"^folder '{re.escape(str(tmp_path))}' is not writable: name another one"):
+    with pytest.raises(PermissionError, match=rf"^folder '{re.escape(str(tmp_path))}' is not writable: name another"):
         make_folder(tmp_path)
 
 

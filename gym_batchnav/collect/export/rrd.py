@@ -30,7 +30,8 @@ def write(folder: Path, info: DatasetInfo, episodes: Iterator[Episode]) -> Path:
     import_rerun()
     for key, space in info.observation_space.items():
         kind = info.images.get(key)
-        if kind not in IMAGES if kind else math.prod(space.shape or ()) > MAX_VALUES:
+        fits = kind in IMAGES if kind else math.prod(space.shape or ()) <= MAX_VALUES
+        if not fits:
             raise ValueError(f"a rerun recording cannot show the sensor {key!r}: leave it out of the collection")
     folder.mkdir()
     camera = camera_of(info)

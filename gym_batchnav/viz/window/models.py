@@ -34,7 +34,7 @@ class Field:
 
 
 def scene_model(scene: Scene, navmesh: NavMesh) -> tuple[bytes | None, bytes | None]:
-    """Return a scene as two glTF files, or None without triangles: without what is over its agents' heads, and that."""
+    """Return two glTF files: a scene without what is over its agents' heads, and that; None for one without triangles."""
     over = is_overhead(scene, navmesh)
     return _part(scene, ~over), _part(scene, over)
 

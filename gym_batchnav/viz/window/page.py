@@ -138,7 +138,8 @@ class Page:
 
         wanted = snapshot.indices.tolist() if self._choices["Other agents"].value else [snapshot.picked]
         kept = wanted if self.shown is None or self.shown.picked == snapshot.picked else []
-        for index in [index for index in self._agents if index not in kept]:  # of whom one has a picture
+        # Only the selected agent has a picture, so all are drawn anew when another one is selected.
+        for index in [index for index in self._agents if index not in kept]:
             self._agents.pop(index).remove()
         for index, pose in zip(wanted, snapshot.poses, strict=False):
             if index not in self._agents:

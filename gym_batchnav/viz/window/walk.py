@@ -43,7 +43,8 @@ class Request:
 class Controls:
     """Buttons and keys to step a batch, and the requests that they have left, of which ``wake`` tells.
 
-    Of the drivers, names of agents to choose from, the first is chosen. Continuous actions, 0 of them, have no keys.
+    Drivers are the names of agents to choose from, the first at first. Continuous actions have no keys; ``num_actions``
+    is then 0.
     """
 
     def __init__(self, server: Any, wake: Event, drivers: Sequence[str], num_actions: int) -> None:
