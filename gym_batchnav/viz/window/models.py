@@ -34,7 +34,7 @@ class Field:
 
 
 def scene_model(scene: Scene, navmesh: NavMesh) -> tuple[bytes | None, bytes | None]:
-    """Return two glTF files: a scene without what is over its agents' heads, and that; None for one without triangles."""
+    """Return two glTF files: a scene without what is over its agents' heads, and that; None for an empty one."""
     over = is_overhead(scene, navmesh)
     return _part(scene, ~over), _part(scene, over)
 
