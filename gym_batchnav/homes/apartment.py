@@ -113,7 +113,7 @@ def _furnish(
 
 
 def _accents(pieces: list[Piece], rng: np.random.Generator) -> dict[int, int]:
-    """Return the accent walls of living rooms and bedrooms, those behind the sofa or the bed."""
+    """Return the accent walls of living rooms and bedrooms, those behind the television or the bed."""
     accents = {}
     for piece in pieces:
         if piece.kind in ("tv", "bed") and rng.random() < 0.75:

@@ -30,7 +30,7 @@ class Solid(NamedTuple):
 
 
 def transform(at: Vector = (0, 0, 0), yaw: float = 0.0, pitch: float = 0.0) -> np.ndarray:
-    """Return the matrix [4, 4] rotating by ``pitch`` about x, then ``yaw`` about y (radians), then moves to ``at``."""
+    """Return the matrix [4, 4] that turns by ``pitch`` about x, then ``yaw`` about y (radians), and moves to ``at``."""
     cos = np.cos(yaw)
     sin = np.sin(yaw)
     up = np.cos(pitch)
@@ -65,7 +65,7 @@ class Builder:
         return max(least, round(fine * self.level))
 
     def around(self, fine: int) -> int:
-        """Return the number of segments of a circle, a multiple of four so that its bounds are always the same."""
+        """Return the number of segments of a circle: a multiple of four, so that its bounds stay, 6 at the coarsest."""
         return max(8 if self.level > COARSEST else 6, 4 * round(fine * self.level / 4))
 
     def add(

@@ -27,9 +27,9 @@ _JOINED_TO = {  # by preference
     "study": ("hall", "living"),
     "stairs": ("hall",),
 }
-_GOOD_ENOUGH = 5  # candidates among which the best is taken,
-_PATIENCE = 2_000  # or the number found after this many tries,
-_TRIES = 20_000  # if there is one at all
+_GOOD_ENOUGH = 5  # candidates, after which the best of them is taken
+_PATIENCE = 2_000  # tries, after which the best is taken even of fewer candidates
+_TRIES = 20_000  # until the search for a first candidate ends
 
 Cell = tuple[float, float, float, float]  # x0, z0, x1, z1
 

@@ -134,7 +134,7 @@ def _without_ornaments(catalogue: Catalogue, pieces: list[Piece], budget: int, o
 
 
 def _choose_cell(plan: Plan, coarse: int, budget: int) -> float:
-    """Return the smallest cell found, metres, with which the shell, of ``coarse`` triangles with the coarsest, fits."""
+    """Return the smallest cell found, metres, whose shell fits the budget; with the coarsest it has ``coarse``."""
     besides = coarse - 2 * num_cells(plan, _COARSEST_GRID)
     return 1 / largest_within(lambda fine: besides + 2 * num_cells(plan, 1 / fine), budget, 1 / _COARSEST_GRID, 2.0)
 

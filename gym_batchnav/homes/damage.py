@@ -1,6 +1,6 @@
 """Damage of generated scenes, as in scans and the levels of games: missing, uneven and floating parts.
 
-Holes, bumps and floaters are drawn but do not change the navmesh; debris on the floor does both.
+Holes, bumps and floaters are drawn but do not change the navmesh; debris on the floor is drawn and changes it.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class Daylight:
         return 1 - (1 - _AMBIENT) * np.exp(-sky / _ENOUGH)
 
     def sun_patches(self) -> list[np.ndarray]:
-        """Return the convex polygons [K, 2] (x, z) of sun on the floor, clockwise seen from above."""
+        """Return the convex polygons [K, 2] (x, z) of sun on the floor, counter-clockwise seen from above."""
         patches = []
         for wall, opening in self._panes:
             inward = wall.point(0.0, 1.0) - wall.point(0.0)

@@ -92,7 +92,7 @@ _SMALL = {
 
 
 class _Palette(NamedTuple):
-    """Properties that several finishes of one home share; the colours that it uses come first."""
+    """Properties that several finishes of one home share; the home uses the first colours of each list."""
 
     floor: Finish
     accents: tuple[Finish, ...]

@@ -246,7 +246,7 @@ class RoomLayout:
         return fits
 
     def walkable(self) -> bool:
-        """Return whether paths 0.6 m wide connect all doors and nearly all of the free floor."""
+        """Return whether paths 0.56 m wide connect all doors and nearly all of the free floor."""
         if not self.doorsteps:
             return True
         for radius, pocket in ((_CORRIDOR, 0.5), (0.12, 0.2)):

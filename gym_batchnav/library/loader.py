@@ -50,7 +50,7 @@ def reason_of(error: BaseException) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of preparing one scene in another process.
+    """The result of preparing one scene ahead, mostly in another process.
 
     Attributes:
         error: The reason why the scene cannot be loaded, or None.
@@ -221,7 +221,7 @@ def _lower_priority(niceness: int) -> None:
 class Refusals:
     """A record of the scenes that are refused permanently, that failed, and that did not fit at their turn.
 
-    Each kind of event causes one warning per scene.
+    A scene causes one warning when it is refused and one when it first fails; only the first passed over causes one.
 
     Args:
         names: The names of all scenes.

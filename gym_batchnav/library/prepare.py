@@ -93,7 +93,7 @@ class NavigationPreparer:
             that came with a scene unchanged.
         episode_file: A Habitat dataset with the episodes. None reads the file ``<scene>.json.gz`` next to the scene if
             there is one, and otherwise samples episodes.
-        num_episodes: Number of episodes to sample for a scene without any; they depend on its name and ``seed`` alone.
+        num_episodes: Number of episodes to sample for a scene without any; its name and ``seed`` determine the draws.
         cache: Stores navmeshes, distances and episodes; None stores none.
         sampler: The kind of episodes to sample. A file next to the scene is only read for PointNav's kind. A sampler of
             the user's own runs in the process that steps, maybe in a thread, and its episodes are not stored.

@@ -423,7 +423,7 @@ def _file(path: Path) -> SceneFile:
 
 
 def _procedural(part: str) -> Iterator[ProceduralScene]:
-    """Yield the apartments of ``procedural:FIRST-LAST?OPTIONS``."""
+    """Yield the scenes of ``procedural:FIRST-LAST?OPTIONS``."""
     match = re.fullmatch(r"procedural:(\d+)(?:-(\d+))?(?:\?(.+))?", part)
     if not match:
         raise ValueError(f"scenes={part!r}: {_PROCEDURAL}")

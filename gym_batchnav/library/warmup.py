@@ -42,7 +42,7 @@ _TRIANGLE_OBJ = "v 0 0 0\nv 1 0 0\nv 0 1 0\nvt 0 0\nvn 0 0 1\nf 1/1/1 2/1/1 3/1/
 
 
 def warm_up(renderer: str = "auto") -> Compiled:
-    """Compile every kernel of the package, of the renderers that of one, so that no later program waits; idempotent.
+    """Compile every kernel that programs with a renderer may use, so that no later program waits; idempotent.
 
     Args:
         renderer: Name of the renderer; ``"auto"`` is the one that environments choose on this machine.
@@ -88,7 +88,7 @@ def batch_workloads(
         prepares: Whether scenes may have to be prepared; see ``NavigationPreparer.reads_shipped_episodes``.
         follows: Whether the shortest-path follower will be used.
         samples: Whether episodes may have to be sampled, as for scenes that are not shipped.
-        lenses: Whether the agents have lenses or sensors that only Embree draws.
+        lenses: Whether the agents have lenses or sensors that only ray tracers draw.
         bodies: Whether several bodies share a world.
         detour: Whether distances are measured as Detour does.
         noise: Whether images get noise.
@@ -153,7 +153,7 @@ def draw_small_scene(
         renderer: Name of the renderer.
         colors: Draw colours in addition to depth and semantic ids.
         bodies: Draw it with a moving body.
-        lens: Draw through another lens than a pinhole, and with the sensors that only Embree has.
+        lens: Draw through another lens than a pinhole, and with the sensors that only ray tracers have.
         masks: Draw it with masked and single-sided triangles.
     """
     scene = load_scene(assets_dir() / f"{_SMALL_SCENE}.glb")

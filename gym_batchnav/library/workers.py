@@ -1,6 +1,6 @@
 """Preparation of scenes in worker processes, which fill the disk cache, so that this process only has to read from it.
 
-The first half of this module runs in the process that steps, and the second half in the workers.
+What follows ``_prepare_in`` runs in the workers, or in a thread of a process that waits for one or two scenes.
 """
 
 from __future__ import annotations
@@ -367,7 +367,7 @@ def _prepare_in(
     return outcomes, lost[0] if lost else None
 
 
-# What follows runs in the workers.
+# What follows runs in the workers, or in the thread of ``prepare_here``.
 
 
 def answer(request: Mapping[str, Any]) -> dict[str, Any]:

@@ -121,7 +121,7 @@ class NavMeshAgents:
     def visible_floor(self, slots: np.ndarray, polygon: np.ndarray, position: np.ndarray) -> np.ndarray:
         """Return the points of the visible floor under all agents: [N, 3] float32, metres.
 
-        Agents stand on the navmesh, which is up to a few voxels higher. The arguments are those of ``step``.
+        Agents stand on the navmesh, which is up to a few voxels higher. See the class for the arguments.
 
         Raises:
             TypeError: If an array has another dtype, shape or memory layout than stated.

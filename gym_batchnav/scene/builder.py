@@ -20,7 +20,7 @@ MAX_PARTS = 100_000
 TOO_MANY_PARTS = f"it has more than {MAX_PARTS:,} parts: join some of its meshes"
 MAX_SCENE_PIXELS = 2**31  # which are decoded one texture at a time, in half a minute
 MAX_TEXTURES = 10_000
-MAX_ELEMENTS = 20_000_000  # vertices and triangles of files with fewer bytes; they take about 1 GiB while loading
+MAX_ELEMENTS = 20_000_000  # vertices and triangles, which take about 1 GiB while loading; or one per byte of the files
 _ELEMENT_BYTES = 50  # while a scene is loaded
 # Limits of textures that decompress to much more than their size: an allowance plus a rate per byte of input.
 FREE_PIXELS = 2**29

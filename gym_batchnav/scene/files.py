@@ -17,7 +17,7 @@ MAX_TEXT_BYTES = 2**29  # parsing text takes about ten times its size
 SHARED_SUFFIXES = (".xml", ".obj", ".stl", ".msh", ".png", ".jpg", ".jpeg")  # of files that scenes may share
 _MAX_MESSAGE = 600  # characters; messages may quote the file
 _MALFORMED = (LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError, csv.Error)
-_MIN_STORE_PARTS = 3  # of the path of a folder with shared files, counting the root
+_MIN_STORE_PARTS = 4  # of the path of a folder with shared files, counting the root
 
 
 class SceneError(ValueError):
@@ -215,7 +215,7 @@ class SceneFiles:
     def _is_store(self, target: Path) -> bool:
         """Return whether a link may lead to a folder, which must not hold everybody's or all of the user's files."""
         inner = [Path(os.path.expanduser("~")), *([] if self._shared is None else [self._shared])]
-        return len(target.parts) > _MIN_STORE_PARTS and not any(one.resolve().is_relative_to(target) for one in inner)
+        return len(target.parts) >= _MIN_STORE_PARTS and not any(one.resolve().is_relative_to(target) for one in inner)
 
     def warn(self, sentence: str) -> None:
         """Add a warning that is also issued as a Python warning."""

@@ -14,8 +14,8 @@ _HALF_PATH = 0.32  # metres, half the width of paths
 _ENOUGH = 0.97  # share of the free floor that can be reached
 _APART = 0.8  # metres between pieces that stand alone
 _TRIES = 6
-_LIGHTS = {"space": 9.0, "sales": 5.0}  # metres between lights, else
-_USUAL_LIGHTS = 4.0
+_LIGHTS = {"space": 9.0, "sales": 5.0}  # metres between lights, by the kind of the room
+_USUAL_LIGHTS = 4.0  # in other rooms
 _CLUTTER_AREA = 16.0  # square metres of a room for each thing on its floor
 _MOST_CLUTTER = 14
 

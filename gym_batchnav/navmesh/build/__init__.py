@@ -74,7 +74,7 @@ def build_navmesh(
         vertices: [V, 3] float, metres, Y up.
         triangles: [T, 3] int, rows of ``vertices``.
         settings: The agent and the resolution; Habitat's by default.
-        progress: Called at the begin of each stage with its name and the fraction of the work done before it.
+        progress: Called at the beginning of each stage with its name and the fraction of the work done before it.
 
     Raises:
         ValueError: If the input is malformed, too large for the cell size, or has no walkable area.

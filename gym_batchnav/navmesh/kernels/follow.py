@@ -17,7 +17,7 @@ MIN_MOVE = 0.1  # fraction of a step's length; an agent that moves less counts a
 TURN_COST = 1e-4  # metres per turn; breaks ties
 SHORT_WALK = 0.1  # metres: the walk of an agent that finds its way blocked
 CLEARANCE = 0.02  # metres from a corner to the point next to it
-NUM_DIRECTIONS = 36  # that such an agent tries
+NUM_DIRECTIONS = 36  # that an agent tries if its way is blocked
 MIN_PROGRESS = 0.2  # fraction of a step's length; if a step gains less, every heading is tried
 
 

@@ -36,7 +36,7 @@ class Declared:
     index: tuple[str, ...] = ()  # size that bounds its integers, or one per item of the last axis; () without indices
     least: int = 0  # smallest integer allowed; -1 means none
     complement: bool = False  # whether indices may also be complemented (~index)
-    starts: str = ""  # of an array of the first row of every group: the size that its integers rise to from 0
+    starts: str = ""  # if it holds the first row of every group: the size to which its integers rise from 0
     distance: bool = False  # whether its values are distances from 0 to infinity; all other values must be finite
     last_row_ends: bool = False  # whether the last row only ends the row before it: its first item is not read
 

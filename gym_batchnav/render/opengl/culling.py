@@ -26,7 +26,7 @@ VIEW_RECORD = np.dtype([("rows", np.float32, (3, 4)), ("light", np.float32, 4), 
 
 
 class GrowingBuffer:
-    """A buffer that is rewritten for every draw and grows on demand; the context is always entered."""
+    """A buffer that is rewritten for every draw and grows on demand; callers have entered the context."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -68,8 +68,8 @@ def passes(scenes: SceneMirror, slots: np.ndarray) -> list[tuple[int, int]]:
 class Culler:
     """The commands and instances of a pass over consecutive views.
 
-    Every chunk of the slots from the first to the last of a pass is drawn, invisible ones without instances. The
-    context is always entered.
+    Every chunk of the slots from the first to the last of a pass is drawn, invisible ones without instances.
+    Callers have entered the context.
     """
 
     def __init__(self, context: Context) -> None:

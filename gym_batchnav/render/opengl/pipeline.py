@@ -23,7 +23,7 @@ class Kind(NamedTuple):
 
 
 class Pipeline:
-    """The programs, vertex arrays and culler that draw the chunks of all slots; the context is always entered."""
+    """The programs, vertex arrays and culler that draw the chunks of all slots; callers have entered the context."""
 
     def __init__(self, context: Context, scenes: SceneMirror) -> None:
         self.context = context

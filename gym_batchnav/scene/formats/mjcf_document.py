@@ -20,7 +20,7 @@ from gym_batchnav.scene.files import SceneFiles
 
 MAX_PLACED = 10_000  # bodies and geoms, counting replicas and attached models; compiling takes time by the square
 MAX_MODELS = 200  # that can be attached
-MAX_PARSED = 2_000_000  # elements that the compiler parses, which parses a model again for each that refers to it
+MAX_PARSED = 2_000_000  # elements that the compiler parses; it parses a model again for each that refers to it
 _MODEL_ELEMENTS = 100  # elements whose parsing takes as long as what each model takes in addition
 MAX_ATTACH_DEPTH = 8
 MAX_MESH_PARAMETER = 100.0  # of meshes that the compiler generates; most are resolutions

@@ -347,7 +347,7 @@ def _line_end(text: np.ndarray, at: int) -> int:
 
 @njit(**INNER)
 def _word_start(text: np.ndarray, at: int, stop: int) -> int:
-    """Return the begin of the next word; ``stop`` if there is none before ``stop`` or a comment."""
+    """Return the beginning of the next word; ``stop`` if there is none before ``stop`` or a comment."""
     while at < stop and _is_space(text[at]):
         at += 1
     return stop if at < stop and text[at] == _HASH else at

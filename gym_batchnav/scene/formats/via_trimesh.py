@@ -29,7 +29,7 @@ def read_with_trimesh(files: SceneFiles, builder: SceneBuilder) -> None:
         builder: Gets the content.
 
     Raises:
-        ValueError: the file is damaged.
+        ValueError: If the file is damaged.
     """
     import trimesh  # imported late, since it imports Embree's bindings, which only a renderer needs
 
@@ -123,7 +123,7 @@ def _ply_image(files: SceneFiles, builder: SceneBuilder, data: bytes) -> int:
 
 
 def _checked_ply(data: bytes) -> bytes:
-    """Return a PLY file in which trimesh ignores the edges, whose time grows with the square of their number.
+    """Return a PLY file with edges renamed, since trimesh takes time for them by the square of their number.
 
     Raises:
         ValueError: If it is too large, or its header declares more than the file holds.
