@@ -1,6 +1,6 @@
 """PPO in one file, after CleanRL, on a batch of environments: python examples/cleanrl_ppo.py --help.
 
-It differs from CleanRL's ppo.py in three ways: hundreds of environments step in one call, truncated episodes are
+The main differences from CleanRL's ppo.py: hundreds of environments step in one call, truncated episodes are
 bootstrapped from their true last observation (autoreset mode SAME_STEP), and success and SPL are logged.
 
 pip install "gym-batchnav[train]"
