@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -71,7 +70,6 @@ class Worlds:
         self._scene_name = scene_name
         self._keys = arrays["keys"]
         self.num_worlds = len(self._keys)
-        self._places: dict[int, tuple[Navigation, Places]] = {}
 
     @property
     def num_agents(self) -> int:
@@ -121,17 +119,18 @@ class Worlds:
         rows = np.empty(state.present[worlds].shape, np.int64)
         for entered in np.unique(slot):
             here = slot == entered
-            places = self._places_of(int(entered))
+            navigation = self._navigation(int(entered))
             try:
-                found = place_bodies(places, leader[here], self.radius[self._placed], draws[here][:, self._placed])
+                found = place_bodies(navigation, leader[here], self.radius[self._placed], draws[here][:, self._placed])
             except ValueError as error:
                 raise ValueError(f"scene {self._scene_name(int(entered))!r}: {error}") from error
             rows[here] = leader[here, None]
             rows[np.ix_(here, self._placed)] = found
-            state.polygon[worlds[here]] = places.polygon[rows[here]]
-            state.position[worlds[here]] = places.position[rows[here]]
-            state.heading[worlds[here]] = places.heading[rows[here]]
-            state.goal_index[worlds[here]] = places.goal_index[rows[here]]
+            episodes = navigation.episode_set
+            state.polygon[worlds[here]] = navigation.start_polygon[rows[here]]
+            state.position[worlds[here]] = episodes.start[rows[here]]
+            state.heading[worlds[here]] = episodes.heading[rows[here]]
+            state.goal_index[worlds[here]] = episodes.goal_index[rows[here]]
         state.previous[worlds] = state.position[worlds]
         count = keyed_uniform(keys, 1, 0) * (self.team.most - self.team.least + 1)
         absent = np.arange(self.num_agents) >= self.team.least + count.astype(np.int64)[:, None]
@@ -258,7 +257,7 @@ class Worlds:
             for slot in np.unique(slots[world]):
                 here = slots[world] == slot
                 polygon = self.state.polygon[world[here], column[here]]
-                goals[here] = self._places_of(int(slot)).draw_goals(polygon, uniform[here])
+                goals[here] = draw_goals(self._navigation(int(slot)), polygon, uniform[here])
             return goals
 
         return BodyMotion(
@@ -275,13 +274,6 @@ class Worlds:
             self._keys,
             new_goals,
         )
-
-    def _places_of(self, slot: int) -> Places:
-        """Return the places of the scene in a slot."""
-        navigation = self._navigation(slot)
-        if slot not in self._places or self._places[slot][0] is not navigation:
-            self._places[slot] = (navigation, Places.of(navigation))
-        return self._places[slot][1]
 
 
 def world_arrays(num_agents: int, team: Team, bodies: Sequence[MovingBodies]) -> dict[str, np.ndarray] | None:
@@ -301,54 +293,28 @@ def world_arrays(num_agents: int, team: Team, bodies: Sequence[MovingBodies]) ->
     return {**arrays_of(world_state(num_worlds, team.most, total)), "keys": np.zeros(num_worlds, np.uint64)}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Places:
-    """The starts and goals of a scene's E episodes, by island.
-
-    Attributes:
-        polygon: [E] int32, of the start.
-        position: [E, 3] float32, the start, metres.
-        heading: [E] float32, radians.
-        goal_index: [E] int32, the first set of goals of each episode.
-        island: [E] int, of the start.
-        island_of_polygon: [P] int.
-    """
-
-    polygon: np.ndarray
-    position: np.ndarray
-    heading: np.ndarray
-    goal_index: np.ndarray
-    island: np.ndarray
-    island_of_polygon: np.ndarray
-
-    @classmethod
-    def of(cls, navigation: Navigation) -> Places:
-        """Return the places of a scene."""
-        episodes = navigation.episode_set
-        islands = navigation.navmesh.polygon_island
-        polygon = navigation.start_polygon
-        return cls(polygon, episodes.start, episodes.heading, episodes.goal_index, islands[polygon], islands)
-
-    def draw_goals(self, polygon: np.ndarray, uniform: np.ndarray) -> np.ndarray:
-        """Return goals [G] on the islands of polygons [G], drawn by uniform numbers [G] from 0 to 1."""
-        goals = np.empty(len(polygon), np.int32)
-        islands = self.island_of_polygon[polygon]
-        for island in np.unique(islands):
-            here = islands == island
-            rows = np.nonzero(self.island == island)[0]
-            chosen = (uniform[here] * len(rows)).astype(np.int64)
-            goals[here] = self.goal_index[rows[chosen]] if len(rows) else 0
-        return goals
+def draw_goals(navigation: Navigation, polygon: np.ndarray, uniform: np.ndarray) -> np.ndarray:
+    """Return goals [G] on the islands of polygons [G] of a scene, drawn by uniform numbers [G] from 0 to 1."""
+    goals = np.empty(len(polygon), np.int32)
+    island_of = navigation.navmesh.polygon_island
+    of_starts = island_of[navigation.start_polygon]
+    islands = island_of[polygon]
+    for island in np.unique(islands):
+        here = islands == island
+        rows = np.nonzero(of_starts == island)[0]
+        chosen = (uniform[here] * len(rows)).astype(np.int64)
+        goals[here] = navigation.episode_set.goal_index[rows[chosen]] if len(rows) else 0
+    return goals
 
 
-def place_bodies(places: Places, leader: np.ndarray, radius: np.ndarray, draws: np.ndarray) -> np.ndarray:
+def place_bodies(navigation: Navigation, leader: np.ndarray, radius: np.ndarray, draws: np.ndarray) -> np.ndarray:
     """Choose an episode for every body of K worlds of one scene, at whose start it begins.
 
     Each body takes the first of its drawn episodes that begins on the first body's island, apart from the bodies before
     it. If none does, all episodes of that island are searched, and then those of others.
 
     Args:
-        places: The scene's places.
+        navigation: The scene.
         leader: [K] int, the episodes of the first bodies.
         radius: [B] float64, metres.
         draws: [K, B, D] float64, uniform numbers from 0 to 1.
@@ -359,16 +325,15 @@ def place_bodies(places: Places, leader: np.ndarray, radius: np.ndarray, draws: 
     Raises:
         ValueError: The scene has no room for so many bodies.
     """
-    num_rows = len(places.polygon)
     num_bodies = len(radius)
     rows = np.empty((len(draws), num_bodies), np.int64)
     rows[:, 0] = leader
-    candidates = (draws * num_rows).astype(np.int64)
+    candidates = (draws * len(navigation.start_polygon)).astype(np.int64)
     for body in range(1, num_bodies):
-        fits = _fits(places, rows[:, :body], radius[:body] + radius[body], candidates[:, body])
+        fits = _fits(navigation, rows[:, :body], radius[:body] + radius[body], candidates[:, body])
         rows[:, body] = np.take_along_axis(candidates[:, body], fits.argmax(axis=1)[:, None], axis=1)[:, 0]
         for world in np.nonzero(~fits.any(axis=1))[0].tolist():
-            left = _all_that_fit(places, rows[world : world + 1, :body], radius[:body] + radius[body])
+            left = _all_that_fit(navigation, rows[world : world + 1, :body], radius[:body] + radius[body])
             if not len(left):
                 raise ValueError(
                     f"there is no room for {num_bodies} bodies in a world: only {body} of them can begin without "
@@ -378,23 +343,23 @@ def place_bodies(places: Places, leader: np.ndarray, radius: np.ndarray, draws: 
     return rows
 
 
-def _all_that_fit(places: Places, placed: np.ndarray, reach: np.ndarray) -> np.ndarray:
+def _all_that_fit(navigation: Navigation, placed: np.ndarray, reach: np.ndarray) -> np.ndarray:
     """Return all rows that fit together with the bodies ``placed`` [1, b]; other islands' only if no other fits.
 
     ``reach`` is that of ``_fits``.
     """
-    every = np.arange(len(places.polygon))[None]
-    found = _fits(places, placed, reach, every)[0].nonzero()[0]
-    return found if len(found) else _fits(places, placed, reach, every, anywhere=True)[0].nonzero()[0]
+    every = np.arange(len(navigation.start_polygon))[None]
+    found = _fits(navigation, placed, reach, every)[0].nonzero()[0]
+    return found if len(found) else _fits(navigation, placed, reach, every, anywhere=True)[0].nonzero()[0]
 
 
 def _fits(
-    places: Places, placed: np.ndarray, reach: np.ndarray, candidates: np.ndarray, anywhere: bool = False
+    navigation: Navigation, placed: np.ndarray, reach: np.ndarray, candidates: np.ndarray, anywhere: bool = False
 ) -> np.ndarray:
     """Return which candidates are on the first body's island and apart from all that are placed.
 
     Args:
-        places: The scene's places.
+        navigation: The scene.
         placed: [K, b] int, rows of the bodies before.
         reach: [b] float64, the distances at which they would be touched, metres.
         candidates: [K, D] int, rows.
@@ -403,6 +368,10 @@ def _fits(
     Returns:
         [K, D] bool.
     """
-    way = places.position[candidates][:, :, None] - places.position[placed][:, None]
+    start = navigation.episode_set.start
+    way = start[candidates][:, :, None] - start[placed][:, None]
     apart = (np.linalg.norm(way, axis=3) > reach + GAP).all(axis=2)
-    return apart if anywhere else apart & (places.island[candidates] == places.island[placed[:, :1]])
+    if anywhere:
+        return apart
+    islands, polygon = navigation.navmesh.polygon_island, navigation.start_polygon
+    return apart & (islands[polygon[candidates]] == islands[polygon[placed[:, :1]]])

@@ -1,5 +1,7 @@
 """Agents and people that share scenes, through the environment."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
@@ -11,7 +13,7 @@ from gym_batchnav.lenses import Equirectangular
 from gym_batchnav.state import arrays_of
 from gym_batchnav.worlds.api import Team
 from gym_batchnav.worlds.people import People
-from gym_batchnav.worlds.worlds import Places, place_bodies
+from gym_batchnav.worlds.worlds import place_bodies
 
 APARTMENTS = ["apartment_0", "apartment_1"]
 
@@ -252,8 +254,8 @@ def test_a_reset_takes_whole_worlds(make):
 def test_where_an_island_has_no_room_others_begin_elsewhere():
     polygon = np.array([0, 1, 1, 1], np.int32)
     position = np.array([[0, 0, 0], [5, 0, 0], [5.1, 0, 0], [7, 0, 0]], np.float32)
-    islands = np.array([0, 1])
-    places = Places(polygon, position, np.zeros(4, np.float32), np.arange(4, dtype=np.int32), islands[polygon], islands)
+    navmesh = SimpleNamespace(polygon_island=np.array([0, 1]))
+    places = SimpleNamespace(start_polygon=polygon, navmesh=navmesh, episode_set=SimpleNamespace(start=position))
     draws = np.random.default_rng(0).random((50, 3, 16))
     rows = place_bodies(places, np.zeros(50, int), np.full(3, 0.2), draws)
     assert (rows[:, 0] == 0).all() and set(map(tuple, np.sort(rows[:, 1:], axis=1).tolist())) == {(1, 3), (2, 3)}
