@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -164,24 +164,20 @@ class SceneBuilder:
         uvs = None if uvs is None else finite_uvs(uvs)
         return Part(vertices, triangles.astype(np.int32), material, uvs, colors)
 
-    def add_object(
-        self, name: str, parts: list[Part], matrix: np.ndarray, category: str = "", solid: bool = True
-    ) -> None:
+    def add_object(self, one: SceneObject, parts: list[Part], matrix: np.ndarray) -> None:
         """Place parts as one object with a semantic id.
 
         Args:
-            name: The object's name.
+            one: The object.
             parts: Its parts; without any it is left out.
             matrix: [4, 4], from their frame to the world.
-            category: Its category if the file states one; by default the name suggests it.
-            solid: Whether it is an obstacle or ground.
 
         Raises:
             ValueError: If the scene exceeds the limits above, or is larger than the files' sizes justify.
         """
         if not parts:
             return
-        self._objects.append(replace(SceneObject.named(name, category), solid=solid))
+        self._objects.append(one)
         for part in parts:
             self._placing.add(len(part.vertices), len(part.triangles))
         self._placed += [(part, matrix, len(self._objects)) for part in parts]

@@ -10,6 +10,7 @@ import trimesh
 from PIL import Image
 from rooms import box, box_room, named, scene_of
 
+from gym_batchnav.scene.categories import SceneObject
 from gym_batchnav.scene.load import SceneError, load_scene
 from gym_batchnav.scene.save import save_glb
 from gym_batchnav.scene.scene import CLAMP, LINEAR, MASK, MIRROR, NEAREST, OPAQUE, REPEAT, Materials, Scene
@@ -44,7 +45,7 @@ def random_scene(rng):
         uvs=rng.normal(size=(200, 2)).astype(np.float32),
         colors=rng.integers(0, 256, (200, 4)).astype(np.uint8),
         textures=(smooth_picture(64, 32), smooth_picture(16, 16, alpha=7)),
-        objects=named(*(f"object {number}" for number in range(4))),
+        objects=(*named(*(f"object {number}" for number in range(3))), SceneObject("object_3", "")),
     )
 
 

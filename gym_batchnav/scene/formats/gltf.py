@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gym_batchnav.scene.builder import MAX_PARTS, TOO_MANY_PARTS, Material, Part, SceneBuilder
-from gym_batchnav.scene.categories import GENERATOR, SceneObject, category_in_extras
+from gym_batchnav.scene.categories import GENERATOR, MAX_LABEL, SceneObject, category_in_extras
 from gym_batchnav.scene.files import SceneFiles
 from gym_batchnav.scene.formats.gltf_codecs import decode_draco, draco_counts
 from gym_batchnav.scene.formats.gltf_document import (
@@ -58,18 +58,20 @@ def read_gltf(files: SceneFiles, builder: SceneBuilder, scene: str | None = None
                     continue
                 copies = matrix @ document.instances(node) if skin is None else [np.eye(4)]
                 label = str(node.get("name") or f"node_{index}")
-                category = category_in_extras(node)
-                solid = True
+                one = SceneObject.named(label, category_in_extras(node))
                 if document.generator == GENERATOR:  # a file that this package wrote
-                    category = category or SceneObject.generated(label).category
-                    solid = node.get("extras", {}).get("solid") is not False
+                    made = SceneObject.generated(label)
+                    extras = mapping(node.get("extras", {}), "extras")
+                    category = str(extras.get("category", made.category))[:MAX_LABEL]  # "" is one too
+                    one = SceneObject(made.name, category, extras.get("solid") is not False)
                 for copy in copies:
-                    builder.add_object(label, parts, copy, category, solid)
+                    builder.add_object(one, parts, copy)
     else:
         files.warnings.append("The file has meshes but no nodes: each mesh was placed once, at the origin")
         for index in range(document.count("meshes")):
             name = document.item("meshes", index).get("name")
-            builder.add_object(str(name or f"mesh_{index}"), reader.mesh_parts(index), np.eye(4))
+            one = SceneObject.named(str(name or f"mesh_{index}"))
+            builder.add_object(one, reader.mesh_parts(index), np.eye(4))
     if reader.has_reserved:
         files.warn("Its indices use a number that glTF reserves; it was read as the vertex of that number")
     unlit = document.uses("KHR_materials_unlit")

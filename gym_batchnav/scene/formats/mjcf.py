@@ -13,6 +13,7 @@ import numpy as np
 from PIL import Image
 
 from gym_batchnav.scene.builder import Material, Part, SceneBuilder
+from gym_batchnav.scene.categories import SceneObject
 from gym_batchnav.scene.color import srgb_to_linear
 from gym_batchnav.scene.files import SceneFiles
 from gym_batchnav.scene.formats.gltf_codecs import Ktx2Image
@@ -95,7 +96,7 @@ def read_mjcf(files: SceneFiles, builder: SceneBuilder) -> None:
         parts.setdefault(int(objects[geom]), []).extend(reader.parts(geom, boxes))
     for key, own in parts.items():
         name = _name(model, key)
-        builder.add_object(name, own, np.eye(4), category_of(name))
+        builder.add_object(SceneObject.named(name, category_of(name)), own, np.eye(4))
 
 
 class _Reader:

@@ -18,6 +18,7 @@ import numpy as np
 from numba import njit
 
 from gym_batchnav.scene.builder import MAX_PARTS, TOO_MANY_PARTS, Material, Part, SceneBuilder, finite_uvs
+from gym_batchnav.scene.categories import SceneObject
 from gym_batchnav.scene.color import linear_colors
 from gym_batchnav.scene.files import SceneFiles
 from gym_batchnav.scene.scene import CLAMP, MASK, OPAQUE, REPEAT
@@ -113,7 +114,8 @@ def read_obj(files: SceneFiles, builder: SceneBuilder) -> None:
         part = _part(builder, text, ends, look, textured if look.material.image >= 0 else plain)
         objects.setdefault(name, []).extend([part] if part is not None else [])
     for name, parts in objects.items():
-        builder.add_object(name.decode(errors="replace") or files.path.stem, parts, np.eye(4))
+        one = SceneObject.named(name.decode(errors="replace") or files.path.stem)
+        builder.add_object(one, parts, np.eye(4))
     if text.num_skipped + num_curves:
         files.warnings.append(f"{text.num_skipped + num_curves} lines, points and curves were left out")
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from gym_batchnav.scene.builder import MAX_TRIANGLES, Material, SceneBuilder
+from gym_batchnav.scene.categories import SceneObject
 from gym_batchnav.scene.color import linear_colors
 from gym_batchnav.scene.files import SceneFiles
 
@@ -109,7 +110,7 @@ def _add_mesh(builder: SceneBuilder, name: str, mesh: Any, matrix: np.ndarray, i
         uvs = np.stack([uvs[:, 0], 1 - uvs[:, 1]], axis=1)
     material = Material(image=image if uvs is not None else -1, double_sided=True)
     part = builder.part(vertices, triangles, material, uvs if image >= 0 else None, colors)
-    builder.add_object(name, [part] if part else [], matrix)
+    builder.add_object(SceneObject.named(name), [part] if part else [], matrix)
 
 
 def _ply_image(files: SceneFiles, builder: SceneBuilder, data: bytes) -> int:
