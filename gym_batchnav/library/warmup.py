@@ -99,7 +99,7 @@ def batch_workloads(
     if sensors and not colors:
         workloads.append(_drawing(renderer, False, bodies))
     if lenses:
-        workloads.append(_drawing("embree", colors or pictures, bodies, True))
+        workloads.append(_drawing(renderer, colors or pictures, bodies, True))
     if prepares:
         workloads.append(_PREPARING)
     workloads.append(_WALKING if moving is None else moving)

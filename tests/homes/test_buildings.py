@@ -9,6 +9,7 @@ import pytest
 from rooms import facts
 
 from gym_batchnav.homes import generate_scene, semantic_class
+from gym_batchnav.homes.buildings.generate import generate_building
 from gym_batchnav.homes.buildings.plan import LIMITS, divide_building
 from gym_batchnav.homes.cells import shared_line
 from gym_batchnav.navmesh.mesh import NavMesh
@@ -103,3 +104,8 @@ def test_platforms_are_walked_up():
 def test_wrong_options_are_named(options, words):
     with pytest.raises(ValueError, match=words):
         generate_scene(**{"seed": 0, **options})
+
+
+def test_a_building_of_another_kind_is_refused():
+    with pytest.raises(ValueError, match="kind='home': choose one of 'office', 'shop', 'hall'"):
+        generate_building(0, "home")

@@ -246,7 +246,7 @@ def test_degenerate_triangles_and_missing_bounds_are_kept_as_they_are(tmp_path):
 def test_a_texture_transform_may_choose_other_uvs(tmp_path):
     glb = pictured()
     reference = glb.json["materials"][0]["pbrMetallicRoughness"]["baseColorTexture"]
-    reference["extensions"] = {"KHR_texture_transform": {"texCoord": 1, "offset": [0.25, 0]}}
+    reference["extensions"] = {"KHR_texture_transform": {"texCoord": 1.0, "offset": [0.25, 0]}}
     glb.json["meshes"][0]["primitives"][0]["attributes"]["TEXCOORD_1"] = glb.accessor(SQUARE_UVS / 2)
     uvs = glb.load(tmp_path).uvs
     np.testing.assert_allclose(uvs, SQUARE_UVS / 2 + [0.25, 0])

@@ -13,6 +13,7 @@ from numba.core import event
 from typer.testing import CliRunner
 
 from gym_batchnav.cli import app
+from gym_batchnav.library.warmup import batch_workloads
 from gym_batchnav.system import compilation
 from gym_batchnav.system.compilation import Workload, compile_ahead
 
@@ -122,3 +123,8 @@ def test_compiling_that_lasts_is_announced_on_standard_error(module, patience, a
             thread.join()
     captured = capfd.readouterr()
     assert not captured.out and ("gym-batchnav warmup" in said + captured.err) == announced
+
+
+def test_lenses_are_compiled_for_the_renderer_that_draws_them():
+    works = batch_workloads("warp", ("rgb",), lenses=True)
+    assert {work.arguments[0] for work in works if work.title.startswith("drawing")} == {"warp"}

@@ -15,7 +15,7 @@ from gym_batchnav.homes.finishes import Finish, choose_finishes
 from gym_batchnav.homes.layout import Catalogue, Piece, RoomLayout
 from gym_batchnav.homes.textures import carpet, checker_tiles, floor_tiles, plaster
 from gym_batchnav.scene.scene import Scene
-from gym_batchnav.system.numbers import check_between, check_whole
+from gym_batchnav.system.numbers import check_between, check_choice, check_whole
 
 KINDS = tuple(LIMITS)
 # Left out first where the triangles are few, in this order.
@@ -52,6 +52,7 @@ def generate_building(
         ValueError: If an argument is out of its range.
     """
     check_whole(seed=seed)
+    check_choice("kind", kind, KINDS)
     check_between(MIN_TRIANGLES, MAX_TRIANGLES, triangles=triangles)
     if area is not None:
         check_between(*LIMITS[kind], area=area)

@@ -235,7 +235,8 @@ class _Reader:
     ) -> np.ndarray | None:
         """Return the texture coordinates of a texture reference, with its KHR_texture_transform applied."""
         transform = extensions(texture_info).get("KHR_texture_transform", {})
-        name = f"TEXCOORD_{transform.get('texCoord', texture_info.get('texCoord', 0))}"
+        own = transform if "texCoord" in transform else texture_info
+        name = f"TEXCOORD_{integer(own, 'texCoord', 0)}"
         if name not in attributes:
             return None
         uvs = _sized(read(name, (2,)), count, name)
