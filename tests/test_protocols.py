@@ -167,6 +167,15 @@ def test_a_protocol_is_a_keyword_of_the_id_of_its_task():
             gymnasium.make_vec(f"BatchNav/{other}-v0", 2, **keywords)
 
 
+def test_a_protocol_of_a_task_without_an_id_names_what_takes_it():
+    class OwnTask(ObjectNav):
+        pass
+
+    protocol = replace(protocol_of("objectnav-2023"), task=OwnTask())
+    with pytest.raises(ValueError, match=r"is for OwnTask, not PointNav: use BatchNavEnv\(protocol=...\) instead"):
+        gymnasium.make_vec("BatchNav/PointNav-v0", 2, protocol=protocol)
+
+
 def test_a_task_does_not_lose_the_values_of_a_protocol():
     protocol = protocol_of("objectnav-2023")
     with pytest.raises(ValueError, match=r"task=ObjectNav.* would reset eye_height=1.31 of protocol='objectnav-2023'"):

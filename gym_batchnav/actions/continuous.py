@@ -57,7 +57,7 @@ class _BoxActions(Actions):
             if not 0 < MARGIN * threshold <= most:
                 raise ValueError(
                     f"{name}={threshold!r}: motions below it mean STOP, and the largest motion is {most:g}: pass a "
-                    f"positive number of at most {most / MARGIN:g}, or stop_component=True"
+                    f"positive number below {most / MARGIN:g}, or stop_component=True"
                 )
 
     def _commands(

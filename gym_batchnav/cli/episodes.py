@@ -223,12 +223,10 @@ def _agent_and_sampler(
     if protocol is not None:
         chosen = protocol_of(protocol)
         settings, theirs = chosen.navmesh_settings, chosen.task.sampler
-        fits = type(theirs) is type(sampler) if task else isinstance(theirs, (PointEpisodes, ObjectEpisodes))
-        if not fits or getattr(theirs, "per_instance", False):
-            raise ValueError(
-                f"protocol={protocol!r} is for {type(chosen.task).__name__}: leave --task out, and choose one of "
-                "PointNav or ObjectNav"
-            )
+        fits = isinstance(theirs, (PointEpisodes, ObjectEpisodes)) and not getattr(theirs, "per_instance", False)
+        if not fits or (task and type(theirs) is not type(sampler)):
+            remedy = "leave --task out" if fits else "choose one for PointNav or ObjectNav"
+            raise ValueError(f"protocol={protocol!r} is for {type(chosen.task).__name__}: {remedy}")
         sampler = theirs
     return settings, _object_episodes(categories, sampler) if isinstance(sampler, ObjectEpisodes) else sampler
 

@@ -177,7 +177,8 @@ class Episodes:
     def __post_init__(self) -> None:
         check_counts(count=self.count)
         if self.seed is not None and (not is_count(self.seed) or self.file is not None):
-            raise ValueError(f"seed={self.seed!r} of Episodes: pass a whole number of at least 0, and no file")
+            remedy = "leave it out with a file" if self.file is not None else "pass a whole number of at least 0"
+            raise ValueError(f"seed={self.seed!r} of Episodes: {remedy}")
         check_choice("order", self.order, EPISODE_ORDERS)
         check_choice("floors", self.floors, (None, *FLOORS))
         check_path("episodes", self.file)
@@ -587,9 +588,10 @@ def check_memory(config: EnvConfig) -> None:
     needed = shared + config.num_envs * one
     if available is None or needed <= available:
         return
-    fits = max(1, (available - shared) // one)
+    world = config.team.most
+    fits = max(1, (available - shared) // (world * one)) * world
     hint = "use a smaller camera=, fewer sensors= or " if config.rig.keys else "use "
-    if shared + one > available:
+    if shared + world * one > available:
         hint = "use a smaller camera and "
     together = f" and {shared:,} together" if shared else ""
     raise ValueError(

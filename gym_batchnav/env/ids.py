@@ -105,9 +105,8 @@ def make_batch(name: str, num_envs: int = 1, **keywords: Any) -> VectorEnv:
         protocol = protocol_of(keywords["protocol"])
         if "task" not in keywords and not isinstance(protocol.task, task):
             theirs = type(protocol.task).__name__
-            raise ValueError(
-                f"protocol={protocol.name!r} is for {theirs}, not {task.__name__}: make BatchNav/{theirs}-v0 instead"
-            )
+            remedy = f"make BatchNav/{theirs}-v0" if theirs in IDS else "use BatchNavEnv(protocol=...)"
+            raise ValueError(f"protocol={protocol.name!r} is for {theirs}, not {task.__name__}: {remedy} instead")
         if keywords.get("max_episode_steps") == one.max_episode_steps:
             keywords = {key: value for key, value in keywords.items() if key != "max_episode_steps"}
     env = BatchNavEnv(num_envs, **with_defaults(keywords, {"task": task(), **one.defaults(keywords)}))

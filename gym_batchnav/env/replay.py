@@ -178,7 +178,7 @@ def _state_for(batch: BatchNavEnv, log: WorldLog) -> dict[str, Any]:
     """Return the state of a batch of one world at the beginning of a log; ValueError if it does not fit the batch."""
     slots = [slot for slot in batch.library.active.tolist() if batch.library.name(slot) == log.scene]
     if not slots:
-        raise ValueError(f"scene {log.scene!r} of the log is not resident in the batch: pass scenes={log.scene!r}")
+        raise ValueError(f"scene {log.scene!r} of the log is not resident: pass the scenes= of the recorded batch")
     state = batch.get_state()
     if set(log.state) != {part for part in PARTS if part in state}:
         raise ValueError(f"{log!r} has other bodies: pass the agents_per_world= and bodies= of the recorded batch")

@@ -18,6 +18,7 @@ from gym_batchnav.env.card import ProtocolCard, make_card
 from gym_batchnav.env.config import Scenes
 from gym_batchnav.env.ids import IDS, make_batch
 from gym_batchnav.protocols import protocol_of
+from gym_batchnav.worlds.api import Team
 
 NO_LIMIT = 2**31 - 1  # steps: the counter of an episode is an int32
 
@@ -47,10 +48,9 @@ class SingleEnv(gymnasium.Env):
     metadata: dict[str, Any] = BatchNavEnv.metadata
 
     def __init__(self, name: str | None = None, **kwargs: Any) -> None:
-        if name is not None and not IDS[name].is_single:
-            raise ValueError(
-                "this task has several agents: use gymnasium.make_vec, or an adapter to PettingZoo or RLlib"
-            )
+        is_team = name is not None and not IDS[name].is_single
+        if is_team or Team.of(kwargs.get("agents_per_world", 1)).most > 1:
+            raise ValueError("several agents in a world: use gymnasium.make_vec, or an adapter to PettingZoo or RLlib")
         for keyword in ("num_envs", "autoreset_mode"):
             if keyword in kwargs:
                 raise ValueError(f"{keyword}={kwargs[keyword]!r}: make a batch with gymnasium.make_vec instead")

@@ -121,7 +121,7 @@ def _check_left_out(episodes: EpisodeSet, near: np.ndarray, fits: np.ndarray, wh
         left_out = [name for name, fit in zip(episodes.ids, fits, strict=True) if not fit]
         many = ", ..." if len(left_out) > 5 else ""
         message = (
-            f"{where}: left out {len(left_out)} of {len(episodes)} episodes ({', '.join(left_out[:5])}{many}): "
+            f"{where}: left out {len(left_out)} of {len(episodes)} episodes (ids {', '.join(left_out[:5])}{many}): "
             f"{int((~near).sum())} start or end more than {MAX_SHIFT} m from the navmesh of this agent, "
             f"{int((near & ~fits).sum())} have no path to their goal; "
             "use the scene, not another one of its name, and the navmesh or navmesh_settings= that they were made for"

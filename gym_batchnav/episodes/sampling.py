@@ -76,7 +76,7 @@ def sample_episodes(
     longest = _path_length_bound(navmesh)
     if rules.min_distance > longest:
         raise ValueError(
-            f"min_distance={rules.min_distance}: no path on this navmesh is longer than {longest:.0f} m; lower it"
+            f"min_distance={rules.min_distance}: no path on this navmesh is longer than {longest:.4g} m; lower it"
         )
     found: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
     num_found = num_tried = 0

@@ -157,9 +157,9 @@ class ProceduralScene:
         return replace(scene, name=self.name, unsimplified=again)
 
     def aliases(self) -> tuple[str, ...]:
-        """Return a longer name, with the options."""
+        """Return a longer name, with the options, if there are any."""
         options = "&".join(f"{key}={value}" for key, value in self.options.items())
-        return (f"{self.name}?{options}",)
+        return (f"{self.name}?{options}",) if options else ()
 
 
 Recipe = SceneFile | ProceduralScene

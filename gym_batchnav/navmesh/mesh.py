@@ -444,7 +444,7 @@ class NavMesh:
             smallest = np.sqrt(size.prod() / MAX_MAP_SAMPLES) + size.sum() / MAX_MAP_SAMPLES
             raise ValueError(
                 f"cell={cell}: a map of {size[0]:.4g} x {size[1]:.4g} m would have {samples:.3g} samples, the limit is "
-                f"{MAX_MAP_SAMPLES:,}: pass a cell of {smallest:.2g} m or more"
+                f"{MAX_MAP_SAMPLES:,}: pass a cell of {1.05 * smallest:.2g} m or more"
             )
         nx, nz = (int(n) for n in np.floor(size / cell) + 1)
         if height is None:

@@ -45,7 +45,10 @@ class Players(Sensor):
         worlds = shared_worlds(state, "Players()")
         size = worlds.num_agents
         if size != self.num_others + 1:
-            raise ValueError(f"Players(num_others={self.num_others}): pass {size - 1} with agents_per_world={size}")
+            raise ValueError(
+                f"Players(num_others={self.num_others}) with agents_per_world={size}: pass num_others={size - 1}, or "
+                f"num_agents={size} to the task that has this sensor"
+            )
         others = np.array([[other for other in range(size) if other != own] for own in range(size)])
         position = worlds.state.position[:, :size]
         way = (position[:, others] - position[:, :, None]).reshape(-1, size - 1, 3)

@@ -25,6 +25,7 @@ import gym_batchnav
 from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.evaluation.named_agents import agent_file
 from gym_batchnav.evaluation.world import policy_about
+from gym_batchnav.library.sources import shipped_policies
 from gym_batchnav.system.nested import flattened
 from gym_batchnav.system.process import num_processors
 from gym_batchnav.system.progress import late_progress
@@ -313,7 +314,12 @@ def take_weights(policy: Policy, config: RunConfig) -> None:
         FileNotFoundError: The file does not exist.
     """
     file = str(config.init)
-    loaded, about = load_policy(agent_file(file) or Path(file))
+    path = agent_file(file)
+    if path is None:
+        raise FileNotFoundError(
+            f"init='{file}' is neither a file nor a shipped policy ({', '.join(shipped_policies())}): pass one"
+        )
+    loaded, about = load_policy(path)
     if about.kind != config.policy:
         raise ValueError(
             f"init='{file}': it is a policy of kind {about.kind!r}, not {config.policy!r}: pass policy={about.kind!r}, "
@@ -341,7 +347,7 @@ def _settings(out: Path, given: Names, resume: bool) -> tuple[Names, RunConfig]:
         make_folder(out)
         return given, config
     if not resume:
-        raise FileExistsError(f"'{out}' contains a run: resume it with resume=True, or pass another out=")
+        raise FileExistsError(f"'{out}' contains a run: resume it with resume=True (--resume), or pass another out=")
     stored, before = _read_run_file(out)
     config = make_config({**stored, **given})
     old, new = flattened(before.record()), flattened(config.record())

@@ -49,7 +49,7 @@ def draw_report(comparison: Comparison, out: Path, found: Mapping[str, Any]) -> 
     """
     files = {
         "trajectories.png": "trajectories from above, the shortest paths in grey",
-        "clip.gif": "the longest episodes of the first scene",
+        "clip.gif": "the episodes of the first scene with the farthest goals",
     }
     _draw_longest(comparison, out)
     for name in ("profiles.png", "failures.png"):

@@ -183,7 +183,7 @@ def test_limits_are_checked(kind, wrong):
     [
         (VelocityActions, {"min_linear": 0}, "min_linear=0: motions below it mean STOP"),
         (VelocityActions, {"min_angular_deg": 0.0}, "min_angular_deg=0.0: "),
-        (VelocityActions, {"linear_range": (-1, 0.02)}, r"min_linear=0\.025: .*motion is 0\.02: .*at most 0\.0190476"),
+        (VelocityActions, {"linear_range": (-1, 0.02)}, r"min_linear=0\.025: .*motion is 0\.02: .*below 0\.0190476"),
         (VelocityActions, {"angular_range_deg": (-0.5, 0.9)}, r"min_angular_deg=1\.0: "),
         (VelocityActions, {"min_linear": "slow"}, "min_linear='slow': "),
         (WaypointActions, {"max_distance": 0.1}, r"min_distance=0\.1: "),

@@ -198,8 +198,9 @@ def test_episodes_are_sampled_for_the_agent_and_the_task_of_a_protocol(tmp_path,
     monkeypatch.setattr(ObjectEpisodes, "instances", lambda self, *_: samplers.append(self) or [])
     refusal(*wanted, "--protocol", "objectnav-hm3d-2022", "--categories", "bed")
     assert samplers == [ObjectEpisodes(("bed",), eye_height=0.88)]
-    for options in (("instanceimagenav-2023",), ("objectnav-2023", "--task", "pointnav")):
-        assert "leave --task out, and choose one of PointNav" in refusal(*wanted, "--protocol", *options)
+    own_goals, other_task = ("instanceimagenav-2023",), ("objectnav-2023", "--task", "pointnav")
+    for options, remedy in ((own_goals, "InstanceImageNav: choose one for PointNav"), (other_task, "leave --task out")):
+        assert remedy in refusal(*wanted, "--protocol", *options)
 
 
 @pytest.mark.slow

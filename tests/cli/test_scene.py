@@ -161,7 +161,7 @@ def test_what_info_says_to_keep_over_a_configuration_is_read_so(folder, config, 
         ("info", "--out", "scenes/room.glb", "a file is in its place"),
         ("prepare", "--episode-file", "nowhere.json", "nowhere.json: the file does not exist"),
         ("prepare", "--agent", "size=3", "agent='size=3': unknown name 'size'; available: radius, height"),
-        ("prepare", "--agent", "radius", "; write radius=0.2,height=1.5"),
+        ("prepare", "--agent", "radius", "agent='radius': could not convert string to float: ''; write radius="),
     ],
 )
 def test_a_path_that_cannot_be_used_is_refused_before_the_work(folder, monkeypatch, command, option, value, said):

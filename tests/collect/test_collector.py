@@ -117,7 +117,9 @@ def test_a_collection_is_resumed_and_grows(tar_dataset, tmp_path):
     assert (second.num_shards, second.num_found) == (4, 2)
     assert gather(tmp_path, to="webdataset").num_frames == 0
     assert_same_content(tar_dataset, tmp_path)
-    with pytest.raises(ValueError, match="does not fill shards of 2"):
+    with pytest.raises(
+        ValueError, match=r"not fill shards of 2: name another folder, or pass a multiple of 2 up to 5$"
+    ):
         gather(tmp_path, to="webdataset", episodes_per_scene=8)
 
 

@@ -440,6 +440,8 @@ class TestWrongUse:
                 make(10**9, sensors=sensors)
         with pytest.raises(ValueError, match=r"num_envs=1000000: .*camera="):
             make(10**6, sensors=("rgb",), camera=Camera(1024, 1024))
+        with pytest.raises(ValueError, match=r"at most num_envs=\d*[05],"):
+            make(5 * 10**8, agents_per_world=5)
 
     def test_the_rays_of_lenses_count_as_memory(self, make, monkeypatch):
         small, large = (Camera(size, size, lens=Fisheye()) for size in (8, 1024))

@@ -42,10 +42,10 @@ def test_a_single_environment_equals_a_batch_of_one(name):
     batch.close()
 
 
-@pytest.mark.parametrize("name", ["Tag", "Rendezvous"])
-def test_a_task_of_several_agents_is_no_single_environment(name):
-    with pytest.raises(ValueError, match=r"has several agents: use gymnasium\.make_vec"):
-        gymnasium.make(f"BatchNav/{name}-v0")
+@pytest.mark.parametrize(("name", "keywords"), [("Tag", {}), ("Rendezvous", {}), ("PointNav", {"agents_per_world": 2})])
+def test_several_agents_are_no_single_environment(name, keywords):
+    with pytest.raises(ValueError, match=r"several agents in a world: use gymnasium\.make_vec"):
+        gymnasium.make(f"BatchNav/{name}-v0", **keywords)
 
 
 def test_a_task_without_a_goal_has_no_shortest_path():

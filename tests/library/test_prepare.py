@@ -173,8 +173,9 @@ def test_a_seed_samples_other_episodes_of_the_same_scene(tmp_path, sampler):
 
 def test_a_seed_of_episodes_is_a_whole_number_without_a_file(tmp_path):
     (tmp_path / "val.json").write_text("")
-    for wrong in ({"seed": -1}, {"seed": 0.5}, {"file": tmp_path / "val.json", "seed": 1}):
-        with pytest.raises(ValueError, match="of Episodes: pass a whole number of at least 0, and no file"):
+    number, file = "pass a whole number", tmp_path / "val.json"
+    for wrong, remedy in (({"seed": -1}, number), ({"seed": 0.5}, number), ({"file": file, "seed": 1}, "leave it out")):
+        with pytest.raises(ValueError, match=f"of Episodes: {remedy}"):
             Episodes(**wrong)
 
 

@@ -96,6 +96,7 @@ def test_lists_and_generators_of_anything_keep_their_order(tmp_path):
     parts = ["apartment_1", tmp_path / "b.glb", box_room("mine"), "procedural:4-5"]
     expected = ["apartment_1", "b", "mine", "procedural_4", "procedural_5"]
     assert names(parts) == names(part for part in parts) == expected
+    assert names(["procedural:4", "procedural:4?kind=office"]) == ["procedural_4", "procedural_4?kind=office"]
     assert names("apartments") == list(shipped_scenes())
     for shipped in ("apartments", "apartment_0", ["apartment_0", "apartment_1"]):
         assert are_shipped(shipped)

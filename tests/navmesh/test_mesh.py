@@ -180,7 +180,7 @@ def test_a_map_of_tiny_cells_is_refused_with_the_cell_that_would_do() -> None:
     with pytest.raises(ValueError, match=r"4 x 2 m would have 8e\+12 samples.*67,108,864") as caught:
         mesh.top_down_map(1e-6)
     least = float(str(caught.value).split("cell of ")[1].split(" m")[0])
-    assert 8 / (1.2 * least) ** 2 < 1 << 26 < 8 / (0.8 * least) ** 2
+    assert (4 / least + 1) * (2 / least + 1) < 1 << 26 < 8 / (0.8 * least) ** 2
 
 
 def test_sight_ends_at_walls() -> None:

@@ -182,7 +182,7 @@ def test_rendezvous_ends_when_all_have_met(make):
 def test_alone_these_tasks_say_what_they_need(make):
     with pytest.raises(ValueError, match="pass agents_per_world= or bodies="):
         make(SocialNav(), num_agents=1)
-    with pytest.raises(ValueError, match=r"pass 2 with agents_per_world=3"):
+    with pytest.raises(ValueError, match="agents_per_world=3: pass num_others=2, or num_agents=3 to the task"):
         make(Tag(), num_agents=3)
     for wrong in ({"num_agents": 1}, {"num_runners": 2}, {"catch_distance": -1}):
         with pytest.raises(ValueError, match=next(iter(wrong))):

@@ -265,5 +265,5 @@ class TestInit:
         ):
             with pytest.raises(ValueError, match=says):
                 start("second", **{"init": file, **given})
-        with pytest.raises(FileNotFoundError, match="there is no file"):
-            start("second", init="missing.safetensors")
+        with pytest.raises(FileNotFoundError, match=r"init='pointnav_dept' is neither .* \(.*pointnav_depth, "):
+            start("second", init="pointnav_dept")

@@ -45,7 +45,7 @@ def agent_settings(text: str | None) -> NavMeshSettings | None:
     from gym_batchnav.navmesh.mesh import NavMeshSettings
 
     try:
-        given = dict(part.split("=") for part in listed(text))
+        given = dict(part.partition("=")[::2] for part in listed(text))
         settings: dict[str, Any] = {_SETTINGS[name.strip()]: float(value) for name, value in given.items()}
         return NavMeshSettings(**settings)
     except KeyError as error:

@@ -41,7 +41,7 @@ def write(folder: Path, info: DatasetInfo, episodes: Iterator[Episode], about: M
     except ImportError as error:
         raise MissingExtraError(
             f"lerobot is not installed ({error}); it needs Python 3.12 and a separate environment: "
-            'pip install "lerobot[dataset]>=0.6.1" "gym-batchnav[collect]"', name=error.name
+            'pip install "lerobot[dataset]>=0.6.1" ".[collect]"', name=error.name
         ) from error  # fmt: skip
     fps = max(1, round(1 / info.step_seconds))
     dataset = LeRobotDataset.create(

@@ -174,12 +174,13 @@ def _make_grid(points: np.ndarray, triangles: np.ndarray, settings: NavMeshSetti
     size = upper.astype(np.float64) - origin
     columns = size[0] / settings.cell_size * size[2] / settings.cell_size
     levels = size[1] / settings.cell_height
-    if columns > MAX_COLUMNS or levels > MAX_LEVELS or max(size[0], size[2]) / settings.cell_size > MAX_ROW:
+    is_wide = columns > MAX_COLUMNS or max(size[0], size[2]) / settings.cell_size > MAX_ROW
+    if is_wide or levels > MAX_LEVELS:
         raise ValueError(
             f"the scene measures {size[0]:g} x {size[1]:g} x {size[2]:g} m: {_unit_hint(size[1])}; it has "
             f"{columns:.3g} columns of voxels with cell_size={settings.cell_size} and {levels:.3g} levels with "
             f"cell_height={settings.cell_height}; the limits are {MAX_COLUMNS:,} columns, {MAX_ROW:,} in a row, and "
-            f"{MAX_LEVELS:,} levels: give a larger cell_size or cell_height"
+            f"{MAX_LEVELS:,} levels: give a larger {'cell_size' if is_wide else 'cell_height'}"
         )
     visits = _cell_visits(points, triangles, settings.cell_size)
     if visits > MAX_CELL_VISITS:
