@@ -42,7 +42,7 @@ from gym_batchnav.geometry import Camera
 from gym_batchnav.library.sources import SceneSource, SceneSpec, scene_sources
 from gym_batchnav.protocols import protocol_of
 from gym_batchnav.system.limits import available_memory
-from gym_batchnav.system.numbers import check_counts, is_count
+from gym_batchnav.system.numbers import check_counts, check_seed
 from gym_batchnav.system.parts import Part
 from gym_batchnav.system.process import num_processors
 from gym_batchnav.worlds.api import STEP_SECONDS
@@ -178,10 +178,8 @@ def _limits(episodes_per_scene: int, episodes_per_shard: int, seed: int) -> tupl
         raise ValueError(f"episodes_per_scene={episodes_per_scene}: pass at most {MAX_EPISODES:,}")
     if episodes_per_shard > MAX_PER_SHARD:
         raise ValueError(f"episodes_per_shard={episodes_per_shard}: pass at most {MAX_PER_SHARD:,}")
-    plain_seed = seed.item() if isinstance(seed, np.integer) else seed
-    if not is_count(plain_seed, 2**32 - 1):
-        raise ValueError(f"seed={seed!r}: pass a whole number from 0 to 2**32 - 1")
-    return int(episodes_per_scene), int(episodes_per_shard), plain_seed
+    check_seed(seed=seed)
+    return int(episodes_per_scene), int(episodes_per_shard), int(seed)
 
 
 def _own_scenes(scenes: SceneSpec | Scenes, env_keywords: Mapping[str, Any]) -> Scenes:

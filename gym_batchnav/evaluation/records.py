@@ -128,6 +128,7 @@ def checked_value(name: str, value: Any, hint: Any) -> Any:
         if found is not _UNFIT:
             return found
     names = " or ".join(getattr(one, "__name__", str(one)).replace("NoneType", f'"{NONE}"') for one in choices)
+    names = names.replace("tuple", "list")  # as TOML and JSON have them
     raise ValueError(f"{name}={repr(value)[:200]}: expected {names}")
 
 

@@ -17,7 +17,7 @@ from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.env.config import Episodes, Scenes, autoreset_mode_of
 from gym_batchnav.evaluation.agents import Acting, Agent, ShortestPathAgent, as_agent
 from gym_batchnav.stream.memory import Columns, Empty, Format, SampleMemory
-from gym_batchnav.system.numbers import check_choice, check_counts, check_flags
+from gym_batchnav.system.numbers import check_choice, check_counts, check_flags, check_seed, is_number
 
 PARTS = ("simulate", "render", "act", "store", "draw", "idle")
 _POLL = 0.1  # seconds after which a simulation that waits for its consumer looks whether it is to stop
@@ -72,9 +72,8 @@ class StreamSettings:
         check_flags(deterministic=self.deterministic)
         optional = {"min_samples": self.min_samples, "threads": self.threads}
         check_counts(**{name: value for name, value in optional.items() if value is not None})
-        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or not 0 <= self.seed < 2**32:
-            raise ValueError(f"seed={self.seed!r}: pass a whole number from 0 to 2**32 - 1")
-        if not 0 < self.samples_per_frame <= 1e6:
+        check_seed(seed=self.seed)
+        if not is_number(self.samples_per_frame) or not 0 < self.samples_per_frame <= 1e6:
             raise ValueError(f"samples_per_frame={self.samples_per_frame!r}: pass a number above 0 and up to 1e6")
         for name in ("batch_size", "min_samples"):
             value = getattr(self, name)

@@ -71,6 +71,12 @@ def check_whole(**values: int) -> None:
     _check(values, lambda value: isinstance(value, (int, np.integer)) and value >= 0, "a whole number of at least 0")
 
 
+def check_seed(**values: int) -> None:
+    """Raise ValueError unless every value is an int from 0 to 2**32 - 1."""
+    wanted = "a whole number from 0 to 2**32 - 1"
+    _check(values, lambda value: isinstance(value, (int, np.integer)) and 0 <= value < 2**32, wanted)
+
+
 def check_flags(**flags: bool) -> None:
     """Raise ValueError unless every value is True or False."""
     for name, flag in flags.items():

@@ -23,7 +23,7 @@ from gym_batchnav.mapping.sensors import MapPath
 from gym_batchnav.noise.rgb import ColorJitter
 from gym_batchnav.render.api import SENSOR_FORMATS
 from gym_batchnav.system.nested import flattened
-from gym_batchnav.system.numbers import check_choice, check_counts, check_positive
+from gym_batchnav.system.numbers import check_choice, check_counts, check_positive, check_seed
 from gym_batchnav.task.api import Task
 from gym_batchnav.task.pointnav import PointNav
 from gym_batchnav.task.sensors import WalkScan
@@ -102,8 +102,7 @@ class RunConfig:
         check_choice("policy", self.policy, POLICIES)
         check_choice("device", self.device, ("cpu", "cuda"))
         check_counts(num_envs=self.num_envs, threads=1 if self.threads is None else self.threads)
-        if not 0 <= self.seed < 2**32:
-            raise ValueError(f"seed={self.seed}: pass a whole number from 0 to 2**32 - 1")
+        check_seed(seed=self.seed)
         if self.time_limit is not None:
             check_positive(time_limit=self.time_limit)
 

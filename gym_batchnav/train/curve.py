@@ -166,7 +166,8 @@ def read_curve(folder: Path, measure: str, by: str) -> Curve:
     known = [row for row in rows if isinstance(row.get(measure), (int, float))]
     if not known:
         names = sorted({name for row in rows for name, value in row.items() if isinstance(value, (int, float))})
-        raise ValueError(f"'{file}' has no measure {measure!r}: choose one of {', '.join(names) or 'none yet'}")
+        remedy = f"choose one of {', '.join(names)}" if names else "it has no lines yet"
+        raise ValueError(f"'{file}' has no measure {measure!r}: {remedy}")
     x = [row["frames"] / 1e6 if by == FRAMES else row["seconds"] / 3600 for row in known]
     return Curve(folder.resolve().name, _settings(folder), np.array(x), np.array([row[measure] for row in known]), rows)
 

@@ -186,7 +186,7 @@ def test_shards_that_are_no_whole_are_refused(options, shards, tmp_path):
     refused_if("beyond 64 bits", lambda part: part["results"]["random"].update(num_steps=[10**30] * 3))
     refused_if("have other columns", lambda part: part["results"]["random"].pop("spl"))
     refused_if("is not 'gym-batchnav evaluation shard 3'", lambda part: part.update(format="another"))
-    refused_if(r"an invalid argument \(scenes=3: expected tuple", lambda part: part["arguments"].update(scenes=3))
+    refused_if(r"an invalid argument \(scenes=3: expected list", lambda part: part["arguments"].update(scenes=3))
     other = write_policy(tmp_path / "other.safetensors", "small", frames=8)
     others = [str(other), *options["policy"][1:]]
     refused("not the file of the agent 'policy_1' that the shards ran", shards, policy=others)

@@ -227,6 +227,7 @@ def test_actions_of_agents_who_wait_for_their_world_are_not_carried_out(keywords
         ({"memory": "disk"}, {}, "memory='disk': choose one of 'replay', 'reservoir'"),
         ({"samples_per_frame": 0}, {}, "samples_per_frame=0"),
         ({"samples_per_frame": float("nan")}, {}, "samples_per_frame=nan"),
+        ({"samples_per_frame": "1"}, {}, "samples_per_frame='1'"),
         ({"batch_size": 100, "capacity": 99}, {}, "batch_size=100 of capacity=99"),
         ({"min_samples": 9000}, {}, "min_samples=9000 of capacity=8192"),
         ({"min_samples": 0}, {}, "min_samples=0"),

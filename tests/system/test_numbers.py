@@ -13,6 +13,7 @@ from gym_batchnav.system.numbers import (
     check_not_negative,
     check_positive,
     check_range,
+    check_seed,
     check_whole,
 )
 
@@ -27,6 +28,7 @@ from gym_batchnav.system.numbers import (
         ),
         (check_positive, [1e-9, 3], [0, -1.0, np.inf, "1"]),
         (check_length, [1e-9, 3], [0, -1.0, np.inf, "1"]),
+        (check_seed, [0, np.uint32(3), 2**32 - 1], [-1, 2**32, 1.5, True, "1"]),
         (check_not_negative, [0, 3], [-1e-9, np.nan, "1"]),
         (lambda x: check_between(1, 2, x=x), [1, 1.5, 2], [0.99, 2.01, np.nan, "1"]),
         (lambda x: check_range("x", x, 5), [(-1, 2), (0, 5)], [(0, 0), (1, 2), (0, 6), [0, 1], (0, np.nan), 3]),

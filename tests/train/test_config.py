@@ -58,6 +58,10 @@ class TestChanges:
         )
         assert isinstance(config.ppo.learning_rate, float)
 
+    def test_a_seed_is_a_whole_number(self):
+        with pytest.raises(ValueError, match=r"seed=1\.5: pass a whole number from 0"):
+            RunConfig(seed=1.5)
+
     def test_a_class_makes_another_object(self):
         assert make_config({"task.class": "Explore", "task.cell_size": 2.0}).task == Explore(cell_size=2.0)
         lens = make_config({"camera.lens.class": "Fisheye", "camera.lens.fov_deg": 180.0}).camera.lens
@@ -76,8 +80,8 @@ class TestChanges:
             ("zzz", 1, "unknown setting zzz: choose one of preset, "),
             ("camera.width", "wide", "camera.width='wide': expected int"),
             ("camera.width", True, "camera.width=True: expected int"),
-            ("scenes", "apartments", "scenes='apartments': expected tuple"),
-            ("scenes", [1], "scenes=.1.: expected tuple"),
+            ("scenes", "apartments", "scenes='apartments': expected list"),
+            ("scenes", [1], "scenes=.1.: expected list"),
             ("time_limit", [1], "time_limit=.1.: expected float"),
             pytest.param("ppo.gamma", 10**400, "ppo.gamma=10{150,200}: expected float", id="too large"),
             ("ppo.gamma", 2, "gamma=2.0: pass a number from 0 to 1"),
