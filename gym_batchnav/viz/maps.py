@@ -12,6 +12,7 @@ from gym_batchnav.geometry import Camera
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.render.api import Renderer
 from gym_batchnav.scene.scene import Scene
+from gym_batchnav.system.numbers import check_counts
 from gym_batchnav.viz.floors import CUT, EVERYWHERE, inside, polygon_heights, storey_at, visible_floor_and_cut
 from gym_batchnav.viz.sheets import BACKGROUND, BADGE, INK, PATH_COLORS, color_of, draw_badge, draw_disc, draw_star
 from gym_batchnav.viz.views import draw_for_people
@@ -169,7 +170,7 @@ def draw_trajectories(
 
     Args:
         top_down: The map.
-        paths: One array [T, 3] per agent, metres; a disc marks its start.
+        paths: One array [T, 3] per agent, metres, of which T may be 0; a disc marks its start.
         goals: [len(paths), 3], metres, or one tour [n, 3] per path; a star marks each goal. The goals of a tour
             are numbered from 1.
         colors: One per agent, repeated if there are too few; PATH_COLORS if not given.
@@ -191,7 +192,7 @@ def draw_trajectories(
                 points = [tuple(point) for point in top_down.pixels(line[run])]
                 draw.line(points, fill=(255, 255, 255), width=width + 2, joint="curve")
                 draw.line(points, fill=color, width=width, joint="curve")
-            if shown[0]:
+            if shown[:1].any():
                 draw_disc(draw, top_down.pixels(line[0]), 2 * width, color)
             for number, goal in enumerate(tour, 1):
                 if inside(span, goal[1]):
@@ -274,6 +275,7 @@ def _apart(places: np.ndarray, distance: float) -> np.ndarray:
 
 def _canvas(vertices: np.ndarray, size: int, axes: tuple[Axis, Axis] = FROM_ABOVE) -> TopDownMap:
     """Return an empty map that contains all vertices [V, 3] and a margin."""
+    check_counts(size=size)
     placed = vertices @ np.array(axes).T
     low = placed.min(axis=0) - _AROUND
     high = placed.max(axis=0) + _AROUND

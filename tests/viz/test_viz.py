@@ -182,3 +182,11 @@ def test_trajectories_and_goals_are_drawn_where_they_are(navmesh):
     assert tuple(picture[row, column]) == viz.PATH_COLORS[0]
     column, row = top_down.pixels(np.array([0.0, 0, -1])).astype(int)  # inside the wall
     assert tuple(picture[row, column]) == viz.BACKGROUND
+
+
+def test_where_no_path_leads_none_is_drawn_and_a_map_needs_pixels(navmesh):
+    top_down = viz.navmesh_map(navmesh, size=400)
+    nothing = viz.draw_trajectories(top_down, [np.empty((0, 3), np.float32)])
+    np.testing.assert_array_equal(nothing, viz.draw_trajectories(top_down, []))
+    with pytest.raises(ValueError, match="size=0: pass a whole number"):
+        viz.navmesh_map(navmesh, size=0)
