@@ -198,7 +198,7 @@ class Simulator:
         episodes.num_collisions[:] += outcome.collided  # inactive agents have not moved, nor collided
         episodes.path_length[:] += outcome.moved
         np.copyto(episodes.previous_distance, episodes.distance, where=active)
-        self._update_distance()
+        self._update_distance(active)
 
     def reach_goals(self, success_distance: float, active: np.ndarray) -> None:
         """Record which ``active`` agents [N] bool called STOP at their goals, and give those on a tour their next goal.
@@ -219,7 +219,7 @@ class Simulator:
         slots = self.agents.slot[rows]
         for slot in np.unique(slots):
             self._next_goals(rows[slots == slot], self.episode_set(slot))
-        self._update_distance()
+        self._update_distance(rows)
         state.previous_distance[rows] = state.distance[rows]
 
     def set_pose(
@@ -251,7 +251,7 @@ class Simulator:
             self.agents.pitch[indices] = np.clip(pitch, -MAX_PITCH, MAX_PITCH)
         if self.worlds is not None:
             self.worlds.put_agents(indices, self.agents)
-        self._update_distance()
+        self._update_distance(indices)
 
     def shortest_path_actions(self, goal_radius: float) -> np.ndarray:
         """Return the next actions [N, ...] of the greedy shortest-path follower."""
@@ -436,12 +436,13 @@ class Simulator:
         state.target[indices] = episodes.targets[episodes.first_goal[goal_set]]
         state.viewpoint[indices] = state.goal[indices]
 
-    def _update_distance(self) -> None:
-        """Write the geodesic distance of every agent to its goal."""
+    def _update_distance(self, rows: np.ndarray) -> None:
+        """Write the geodesic distance to the goal of the agents ``rows``, a mask [N] bool or indices [M]."""
         agents = self.agents
         goal = self.episodes.goal_index
-        out = self.episodes.distance
-        self.navmeshes.distance(agents.slot, agents.polygon, agents.position, goal, out, self.geodesic)
+        found = np.empty(self.num_agents, np.float32)
+        self.navmeshes.distance(agents.slot, agents.polygon, agents.position, goal, found, self.geodesic)
+        self.episodes.distance[rows] = found[rows]
 
     def _place(self, indices: np.ndarray, polygon: np.ndarray, position: np.ndarray, heading: np.ndarray) -> None:
         self.agents.polygon[indices] = polygon

@@ -219,6 +219,15 @@ class TestAutoreset:
             env.pictures(size=size)
         assert len(env.cameras._picture_targets) == PICTURE_TARGETS
 
+    def test_the_distances_of_agents_that_neither_act_nor_are_moved_stay_to_the_last_bit(self, make):
+        env = make(9)
+        env.reset(seed=0)
+        before = env.episodes.distance.copy()
+        with env.paused(np.arange(9) < 8):
+            env.step(np.full(9, LEFT))
+        env.set_pose(env.agents.position, env.agents.heading, np.arange(9) == 8)
+        np.testing.assert_array_equal(env.episodes.distance[:8], before[:8])
+
     def test_pauses_add_up_and_copy_their_masks(self, make):
         env = make(3)
         env.reset(seed=0)
