@@ -123,7 +123,7 @@ class PreparationWorker:
         self._sampler = preparer.sampler
         self._request = {
             "settings": None if preparer.settings is None else asdict(preparer.settings),
-            "num_episodes": preparer.num_episodes,
+            "num_episodes": int(preparer.num_episodes),
             "seed": preparer.seed,
             "episode_file": None if preparer.episode_file is None else os.path.abspath(preparer.episode_file),
             "sampler": sampler_to_json(preparer.sampler),

@@ -49,7 +49,7 @@ class NavMeshSettings:
     filter_walkable_low_height_spans: bool = True
 
     def __post_init__(self) -> None:
-        """Check the types.
+        """Check the types, and convert values of NumPy, so that JSON holds them and equal settings look the same.
 
         Raises:
             ValueError: If a setting is not a number or a flag, or is very large; `build_navmesh` checks the ranges.
@@ -61,6 +61,8 @@ class NavMeshSettings:
                 raise ValueError(f"{setting.name}={str(value)[:100]}: pass True or False")
             if not isinstance(setting.default, bool) and not (is_number(value) and -LARGEST <= value <= LARGEST):
                 raise ValueError(f"{setting.name}={str(value)[:100]}: pass a number of at most {LARGEST:g}")
+            if isinstance(value, np.generic):
+                object.__setattr__(self, setting.name, value.item())
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,6 +9,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from unittest.mock import Mock
 
+import numpy as np
 import psutil
 import pytest
 from rooms import box, box_room, scene_of
@@ -192,7 +193,7 @@ def test_episodes_of_a_file_are_heeded(folder, tmp_path, preparer):
 
 
 def test_few_scenes_that_are_waited_for_need_no_process(folder, tmp_path, monkeypatch):
-    worker = PreparationWorker(NavigationPreparer(SETTINGS, num_episodes=5, cache=DiskCache(tmp_path)))
+    worker = PreparationWorker(NavigationPreparer(SETTINGS, num_episodes=np.int64(5), cache=DiskCache(tmp_path)))
     room, damaged, wall = (source_of(folder / f"{name}.glb") for name in ("room", "damaged", "wall"))
     good, bad = worker.prepare_ahead([room, damaged])
     assert good.error is None and worker.is_prepared(room.recipe)

@@ -1,6 +1,7 @@
 """NavMeshData: what could lead a kernel outside its arrays cannot be constructed, and costs are bounded before."""
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from gym_batchnav.navmesh.detour import MAX_FILE_BYTES, read_navmesh
 from gym_batchnav.navmesh.kernels import cells, ground, tables, visibility
+from gym_batchnav.navmesh.record import NavMeshSettings
 
 # Seen from above with x to the right and z down; outlines run as Recast's: (0, 0), (0, 1), (1, 1), (1, 0).
 ZIGZAG = [[0, 0, 0], [0.1, 0, 2], [0, 0, 4], [10, 0, 4.5], [9.9, 0, 2], [10, 0, -0.5]]
@@ -119,3 +121,9 @@ def test_a_huge_file_is_refused_before_it_is_read(tmp_path: Path) -> None:
         read_navmesh(huge)
     with pytest.raises(ValueError, match="not a regular file"):
         read_navmesh(tmp_path)
+
+
+def test_numbers_of_numpy_in_settings_become_plain_for_json_and_the_keys_of_caches() -> None:
+    settings = NavMeshSettings(agent_radius=np.float32(0.25), verts_per_poly=np.int64(5), filter_ledge_spans=np.False_)
+    plain = NavMeshSettings(agent_radius=0.25, verts_per_poly=5, filter_ledge_spans=False)
+    assert repr(settings) == repr(plain) and json.loads(json.dumps(asdict(settings))) == asdict(plain)
