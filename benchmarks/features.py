@@ -28,12 +28,13 @@ import statistics
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.util import find_spec
 from itertools import cycle
 from typing import Any
 
 import numpy as np
+from bars import Row
 
 from gym_batchnav.bench import interleaved
 from gym_batchnav.env.batch import BatchNavEnv
@@ -52,26 +53,9 @@ MIN_CAMERAS = 0.95
 FUNCTIONAL_BARS = {("depth",): 0.9, (): 0.0}  # by sensors; none for blind agents
 
 
-@dataclass(frozen=True)
-class Record:
-    """A ratio of frames/s, with the feature to without it.
-
-    Attributes:
-        what: What was compared.
-        sensors: The sensors of both batches.
-        ratio: The median ratio.
-        bar: What it should be at least.
-    """
-
-    what: str
-    sensors: tuple[str, ...]
-    ratio: float
-    bar: float = 0.0
-
-    @property
-    def met(self) -> bool:
-        """Whether the ratio reaches its bar."""
-        return self.ratio >= self.bar
+def row(what: str, sensors: tuple[str, ...], ratio: float, bar: float = 0.0) -> Row:
+    """Return a ratio of frames/s, with a feature to without it, of batches with some sensors."""
+    return Row(f"{what}, {' and '.join(sensors)}", ratio, bar)
 
 
 def actions() -> Iterator[tuple[int, np.ndarray]]:
@@ -127,7 +111,7 @@ def compared(with_it: dict[str, Any], without: dict[str, Any], seconds: float) -
         return median_ratio(interleaved({"with": stepping(one), "without": stepping(two)}, seconds), "with", "without")
 
 
-def noise(seconds: float, renderer: str) -> Iterator[Record]:
+def noise(seconds: float, renderer: str) -> Iterator[Row]:
     """Compare each kind of noise with none."""
     depth = {"depth": RedwoodNoise()}
     kinds: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
@@ -142,7 +126,7 @@ def noise(seconds: float, renderer: str) -> Iterator[Record]:
     }
     for name, (sensors, keywords) in kinds.items():
         without = {"sensors": sensors, "renderer": renderer}
-        yield Record(name, sensors, compared({**without, **keywords}, without, seconds), MIN_NOISE)
+        yield row(name, sensors, compared({**without, **keywords}, without, seconds), MIN_NOISE)
 
 
 def halves(camera: Camera, axis: str) -> dict[str, Camera]:
@@ -160,7 +144,7 @@ def halves(camera: Camera, axis: str) -> dict[str, Camera]:
     return {"first": replace(half, **{angle: turn}), "second": replace(half, **{angle: -turn})}
 
 
-def cameras(seconds: float, renderer: str) -> Iterator[Record]:
+def cameras(seconds: float, renderer: str) -> Iterator[Row]:
     """Compare two cameras with one of as many pixels."""
     wide = Camera(128, 64, hfov_deg=30.0)
     tall = Camera(64, 128, hfov_deg=15.0)
@@ -172,39 +156,39 @@ def cameras(seconds: float, renderer: str) -> Iterator[Record]:
         shared = {"sensors": sensors, "renderer": renderer}
         for what, (one, two) in pairs.items():
             ratio = compared({"camera": two, **shared}, {"camera": one, **shared}, seconds)
-            yield Record(what, sensors, ratio, MIN_CAMERAS)
+            yield row(what, sensors, ratio, MIN_CAMERAS)
 
 
-def colours(seconds: float, renderer: str) -> Iterator[Record]:
+def colours(seconds: float, renderer: str) -> Iterator[Row]:
     """Compare depth and RGB with depth alone."""
     both = ("depth", "rgb")
     ratio = compared({"sensors": both, "renderer": renderer}, {"sensors": ("depth",), "renderer": renderer}, seconds)
-    yield Record("colours", both, ratio)
+    yield row("colours", both, ratio)
 
 
-def mapped(seconds: float, renderer: str) -> Iterator[Record]:
+def mapped(seconds: float, renderer: str) -> Iterator[Row]:
     """Compare steps with a map with steps without one."""
     shared = {"camera": Camera(32, 32), "renderer": renderer, "buffers": 2}
     ratio = compared({"sensors": ("depth", MapPath()), **shared}, {"sensors": ("depth",), **shared}, seconds)
-    yield Record("a map", ("depth",), ratio)
+    yield row("a map", ("depth",), ratio)
 
 
-def detour(seconds: float, renderer: str) -> Iterator[Record]:
+def detour(seconds: float, renderer: str) -> Iterator[Row]:
     """Compare steps that measure distances by Detour's paths with steps that measure exact ones."""
     for task in (PointNav(), ObjectNav()):
         without = {"task": task, "scenes": DETOUR_SCENES, "sensors": (), "renderer": renderer}
         ratio = compared({**without, "geodesic": "detour"}, without, seconds)
-        yield Record(f"Detour's distances, {type(task).__name__}", (), ratio)
+        yield row(f"Detour's distances, {type(task).__name__}", (), ratio)
 
 
-def functional(seconds: float, renderer: str) -> Iterator[Record]:
+def functional(seconds: float, renderer: str) -> Iterator[Row]:
     """Compare calls of the batch as a function with its steps, by kind of arrays."""
     kinds = ["numpy", "packed"] + ["torch"] * (find_spec("torch") is not None)
     for sensors, bar in FUNCTIONAL_BARS.items():
         with closing(BatchNavEnv(NUM_ENVS, sensors=sensors, renderer=renderer)) as env:
             rates = interleaved({"step": stepping(env), **{kind: calling(env, kind) for kind in kinds}}, seconds)
         for kind in kinds:
-            yield Record(f"functional, {kind}", sensors, median_ratio(rates, kind, "step"), bar)
+            yield row(f"functional, {kind}", sensors, median_ratio(rates, kind, "step"), bar)
 
 
 PARTS = {
@@ -224,20 +208,15 @@ def main() -> None:
     parser.add_argument("--renderer", default="embree", choices=("embree", "opengl", "auto"))
     parser.add_argument("--json", action="store_true", help="print one line of JSON")
     options = parser.parse_args()
-    records = []
+    rows = []
     for part in options.only:
-        for record in PARTS[part](options.seconds, options.renderer):
-            records.append(record)
+        for one in PARTS[part](options.seconds, options.renderer):
+            rows.append(one)
             if not options.json:
-                verdict = "" if not record.bar else "met" if record.met else "NOT MET"
-                sensors = " + ".join(record.sensors)
-                print(f"{record.what:<44}{sensors:<14}{record.ratio:>7.3f}  {verdict}", flush=True)
+                print(one, flush=True)
     if options.json:
-        rows = [
-            {"what": f"{one.what}, {' and '.join(one.sensors)}", "ratio": one.ratio, "bar": one.bar} for one in records
-        ]
-        print(json.dumps({"rows": rows}))
-    sys.exit(not all(record.met for record in records))
+        print(json.dumps({"rows": [{"what": one.what, "ratio": one.figure, "bar": one.bar} for one in rows]}))
+    sys.exit(not all(one.met for one in rows))
 
 
 if __name__ == "__main__":

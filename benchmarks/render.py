@@ -20,7 +20,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from typing import Any
 import numba
 import numpy as np
 import psutil
+from bars import Row
 from scenes import make_scan
 
 from gym_batchnav.bench import bench_render, drawing, interleaved, machine
@@ -40,30 +40,6 @@ APARTMENTS = "apartments"
 HOUSE = "aws_small_house/aws_small_house.glb"
 SHOP = "aws_bookstore/aws_bookstore.glb"
 NUM_VIEWS = 256
-
-
-@dataclass(frozen=True)
-class Row:
-    """A figure and its target."""
-
-    what: str
-    figure: float | None  # None: not measured
-    bar: float
-    calibration: float  # Mop/s
-    at_most: bool = False  # the figure must be at most the bar, not at least
-    note: str = ""
-
-    @property
-    def met(self) -> bool:
-        """Return whether the figure meets its target."""
-        return self.figure is not None and (self.figure <= self.bar if self.at_most else self.figure >= self.bar)
-
-    def __str__(self) -> str:
-        """Return a line of the table."""
-        figure = "-" if self.figure is None else f"{self.figure:,.0f}" if self.bar > 10 else f"{self.figure:.3f}"
-        bar = f"{'<=' if self.at_most else '>='} {self.bar:,g}"
-        verdict = "met" if self.met else "NOT MET" if self.figure is not None else "not measured"
-        return f"{self.what:<64}{figure:>9}  {bar:<9} {verdict:<13}{self.calibration:>5.0f}  {self.note}"
 
 
 def absolute(data: Path, seconds: float, renderer: str, sensors: tuple[str, ...], bars: dict[str, float]) -> list[Row]:

@@ -15,11 +15,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import psutil
+from bars import Row
 
 from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.env.config import Scenes
@@ -29,26 +29,6 @@ from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.library.sources import scene_sources
 
 DATA = Path(os.environ.get("GYM_BATCHNAV_TEST_DATA", "../shared"))
-
-
-@dataclass(frozen=True)
-class Bar:
-    """A figure and its target."""
-
-    what: str
-    figure: float
-    bar: float
-    at_most: bool = False  # the figure shall be at most, not at least, the bar
-
-    @property
-    def met(self) -> bool:
-        """Return whether the figure meets its target."""
-        return self.figure <= self.bar if self.at_most else self.figure >= self.bar
-
-    def __str__(self) -> str:
-        """Return a readable line."""
-        verdict = "met" if self.met else "NOT MET"
-        return f"  {self.what}: {self.figure:.3g} (bar {'<=' if self.at_most else '>='} {self.bar:g}), {verdict}"
 
 
 def steps(env: BatchNavEnv, count: int) -> np.ndarray:
@@ -62,7 +42,7 @@ def steps(env: BatchNavEnv, count: int) -> np.ndarray:
     return times
 
 
-def throughput(seconds: float) -> list[Bar]:
+def throughput(seconds: float) -> list[Row]:
     """Compare stepping with and without rotation, in turns of ``seconds``: 64 equal scenes, K=8, N=256, depth."""
     bars = []
     for rotate_every in (250, 50):
@@ -84,14 +64,14 @@ def throughput(seconds: float) -> list[Bar]:
             f"{256e3 / np.mean(off):,.0f} without, {ratio:.2f} of it; p99 of a step {late[1]:.1f} ms "
             f"against {late[0]:.1f}, {late[1] / late[0]:.2f} times; {turning.library.stats()['swaps']} swaps"
         )
-        bars.append(Bar(f"rotation every {rotate_every} steps, frames/s against none", ratio, 0.85))
-        bars.append(Bar(f"rotation every {rotate_every} steps, p99 of a step", late[1] / late[0], 2, at_most=True))
+        bars.append(Row(f"rotation every {rotate_every} steps, frames/s against none", ratio, 0.85))
+        bars.append(Row(f"rotation every {rotate_every} steps, p99 of a step", late[1] / late[0], 2, at_most=True))
         still.close()
         turning.close()
     return bars
 
 
-def busy(seconds: float) -> list[Bar]:
+def busy(seconds: float) -> list[Row]:
     """Measure the steps per change of scene, relative to the requested steps, with two busy processes."""
     hogs = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
     try:
@@ -114,10 +94,10 @@ def busy(seconds: float) -> list[Bar]:
     asked = stats["steps_per_change_requested"]
     ratio = count / max(changes, 1) / asked
     print(f"with two busy processes: {changes} changes in {count:,} steps, {ratio:.2f} times the {asked} asked for")
-    return [Bar("with two busy processes, steps per change against those asked for", ratio, 4, at_most=True)]
+    return [Row("with two busy processes, steps per change against those asked for", ratio, 4, at_most=True)]
 
 
-def memory(swaps: int = 200) -> list[Bar]:
+def memory(swaps: int = 200) -> list[Row]:
     """Measure the resident memory after every swap except the first tenth."""
     env = BatchNavEnv(
         64,
@@ -144,13 +124,13 @@ def memory(swaps: int = 200) -> list[Bar]:
         f"{later[:quarter].mean():,.0f} at first, {later[-quarter:].mean():,.0f} at the end"
     )
     return [
-        Bar(
+        Row(
             "resident memory, % off its median", 100 * float(max(high - middle, middle - low)) / middle, 5, at_most=True
         )
     ]
 
 
-def ready() -> list[Bar]:
+def ready() -> list[Row]:
     """Measure the time to the first observation with 1,000 scenes listed, with an empty cache and again."""
     with tempfile.TemporaryDirectory() as cache:
         for what in ("cache not filled", "cache filled"):
@@ -160,10 +140,10 @@ def ready() -> list[Bar]:
             seconds = time.perf_counter() - start
             print(f"1,000 scenes listed, {what}: ready in {seconds:.2f} s")
             env.close()
-    return [Bar("1,000 scenes listed, cache filled, seconds until ready", seconds, 5, at_most=True)]
+    return [Row("1,000 scenes listed, cache filled, seconds until ready", seconds, 5, at_most=True)]
 
 
-def slot() -> list[Bar]:
+def slot() -> list[Row]:
     """Measure the time to load a cached scene of 150,000 triangles into a slot."""
     bars = []
     file = DATA / "scenes/aws_small_house/aws_small_house.glb"
@@ -185,13 +165,13 @@ def slot() -> list[Bar]:
             target.render(np.ones_like(agents.slot), views)
             times.append(time.perf_counter() - start)
         what = f"{file.name}, {' + '.join(sensors)}: seconds from the cache into a slot and drawn"
-        bars.append(Bar(what, min(times), 0.5, at_most=True))
+        bars.append(Row(what, min(times), 0.5, at_most=True))
         target.close()
         env.close()
     return bars
 
 
-def sharing() -> list[Bar]:
+def sharing() -> list[Row]:
     """Compare N=1,024 agents in 32 scenes with the same number in one."""
     shared = BatchNavEnv(1024, scenes=Scenes("procedural:0-31", resident=32))
     shared.reset(seed=0)
@@ -209,11 +189,11 @@ def sharing() -> list[Bar]:
         f"{1024e3 / np.mean(one):,.0f}"
     )
     shared.close()
-    return [Bar("N=1,024 in K=32, frames/s against K=1", float(np.mean(one) / np.mean(many)), 0.75)]
+    return [Row("N=1,024 in K=32, frames/s against K=1", float(np.mean(one) / np.mean(many)), 0.75)]
 
 
 def main() -> None:
-    parts: dict[str, Callable[[], list[Bar]]] = {
+    parts: dict[str, Callable[[], list[Row]]] = {
         "throughput": lambda: throughput(arguments.seconds),
         "busy": lambda: busy(arguments.seconds),
         "memory": memory,
