@@ -38,12 +38,12 @@ _CLASSES: tuple[type[Any], ...] = (
 )  # fmt: skip
 KNOWN = {one.__name__: one for one in _CLASSES}
 # Sensors that settings may name instead of an image, with the default values of their fields.
-_NAMED: dict[str, type[Sensor]] = {one.name: one for one in (GPS, Compass, Heading, WalkScan, MapPath)}
+NAMED_SENSORS: dict[str, type[Sensor]] = {one.name: one for one in (GPS, Compass, Heading, WalkScan, MapPath)}
 
 
 def sensors_of(names: Sequence[str]) -> tuple[str | Sensor, ...]:
     """Return what an environment takes as ``sensors=`` for names of images and of known sensors, such as map_path."""
-    return tuple(_NAMED[name]() if name in _NAMED else name for name in names)
+    return tuple(NAMED_SENSORS[name]() if name in NAMED_SENSORS else name for name in names)
 
 
 def record_of(value: object) -> Any:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.env.config import Scenes
-from gym_batchnav.evaluation.records import CLASS, NONE, checked_value, fields_of, sensors_of, value_of
+from gym_batchnav.evaluation.records import CLASS, NAMED_SENSORS, NONE, checked_value, fields_of, sensors_of, value_of
 from gym_batchnav.evaluation.world import TASKS
 from gym_batchnav.geometry import Camera
 from gym_batchnav.mapping.sensors import MapPath
@@ -101,7 +101,13 @@ class RunConfig:
     def __post_init__(self) -> None:
         check_choice("policy", self.policy, POLICIES)
         check_choice("device", self.device, ("cpu", "cuda"))
-        check_counts(num_envs=self.num_envs, threads=1 if self.threads is None else self.threads)
+        check_counts(
+            num_envs=self.num_envs, resident_scenes=self.resident_scenes, rotate_every=self.rotate_every,
+            num_episodes=self.num_episodes, threads=1 if self.threads is None else self.threads,
+        )  # fmt: skip
+        for name in ("sensors", "teacher_sensors"):
+            for sensor in getattr(self, name):
+                check_choice(name, sensor, (*SENSOR_FORMATS, *NAMED_SENSORS))
         check_seed(seed=self.seed)
         if self.time_limit is not None:
             check_positive(time_limit=self.time_limit)
@@ -221,7 +227,8 @@ def read_config(path: Path) -> dict[str, Any]:
         return flattened(json.loads(text)["given"] if path.suffix == ".json" else tomllib.loads(text))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         kind = "the run.json of a run" if path.suffix == ".json" else "TOML"
-        raise ValueError(f"'{path}' is not {kind}: {str(error)[:300]}") from error
+        reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)[:300]
+        raise ValueError(f"'{path}' is not {kind}: {reason}") from error
 
 
 def parse_assignment(text: str) -> tuple[str, Any]:
@@ -264,7 +271,14 @@ def with_changes(settings: Settings, changes: Mapping[str, Any], prefix: str = "
         if rest:
             inner[first][rest] = value
         else:
-            own[first] = checked_value(f"{prefix}{first}", value, hints[first])
+            try:
+                own[first] = checked_value(f"{prefix}{first}", value, hints[first])
+            except ValueError as error:
+                current = getattr(settings, first)
+                if not is_dataclass(current):
+                    raise
+                part = CLASS if isinstance(current, tuple(TASKS.values())) else fields(current)[0].name
+                raise ValueError(f"{error}: set its parts, such as {prefix}{first}.{part}") from error
     for first, nested in inner.items():
         current = getattr(settings, first)
         if current is None:  # such as a camera without jitter
@@ -278,7 +292,8 @@ def _nested(current: Any, changes: dict[str, Any], name: str) -> Any:
     """Return an object with other values of some fields, or an object of another class."""
     if CLASS not in changes:
         if not is_dataclass(current) or isinstance(current, type):
-            raise ValueError(f"{name}={current!r} has no nested settings: set {name} itself, or {name}.{CLASS}")
+            remedy = f", or {name}.{CLASS} of an object" if current is None else ""  # such as camera.lens
+            raise ValueError(f"{name}={current!r} has no nested settings: set {name} itself{remedy}")
         return with_changes(current, changes, f"{name}.")
     kind = changes.pop(CLASS)
     if isinstance(current, tuple(TASKS.values())):

@@ -351,7 +351,9 @@ def _check_ranges(vectors: Mapping[str, gymnasium.spaces.Box]) -> None:
     """Raise ValueError unless there are range finders, and their readings can be distances."""
     finders = {name: box for name, box in vectors.items() if is_range_finder(box)}
     if not finders:
-        raise ValueError("policy 'scan' needs a range finder: make the environment with sensors=(WalkScan(),)")
+        raise ValueError(
+            "policy 'scan' needs a range finder: pass sensors=(WalkScan(),), in a run's settings ['walk_scan']"
+        )
     for name, box in finders.items():
         if (np.isfinite(box.low) & (box.low < 0)).any():
             raise ValueError(f"policy 'scan' takes {name!r} for a range finder, but it can be negative: leave it out")
