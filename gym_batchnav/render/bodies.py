@@ -37,6 +37,8 @@ class BodyViews:
     def check(self, num_views: int, num_slots: int) -> None:
         """Raise ValueError unless a kernel reads within its arrays: shapes, types, views and slots must be valid."""
         count = len(self.view)
+        if count and not num_slots:
+            raise ValueError("this renderer has no shapes of bodies: pass bodies= to make_renderer")
         for name, limit in (("view", num_views), ("slot", num_slots)):
             values = getattr(self, name)
             if values.shape != (count,) or values.dtype.kind not in "iu":

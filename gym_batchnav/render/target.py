@@ -89,8 +89,10 @@ class Target:
         bodies = self._check(slots, views, bodies)
         # Always copies: kernels would be compiled again for arrays that are read-only or not contiguous.
         slots = np.array(slots, np.int64, order="C")
-        for slot in np.flatnonzero(np.bincount(slots)).tolist():
-            self._renderer.library.scene(slot)  # raises an error for an empty slot
+        shapes = self._renderer.bodies or self._renderer.library  # without bodies nothing is looked up
+        for library, used in ((self._renderer.library, slots), (shapes, np.asarray(bodies.slot, np.int64))):
+            for slot in np.flatnonzero(np.bincount(used)).tolist():
+                library.scene(slot)  # raises an error for an empty slot
         views = np.array(views, np.float32, order="C")
         self._in_flight.append(self._drawing.begin(slots, views, bodies))
 

@@ -127,9 +127,9 @@ def test_each_view_shows_its_own_bodies(name):
     assert pictures["semantic"][3, 8, 8, 0] == 0, "a body without a category hides the ids behind it"
 
 
-def test_views_follow_bodies_that_move_and_change_their_shapes():
+def test_views_follow_bodies_that_move_and_change_their_shapes(name):
     shapes = SceneLibrary.from_scenes(SHAPES)
-    drawer = make_renderer("embree", SceneLibrary.from_scenes([box_room()]), bodies=shapes)
+    drawer = make_renderer(name, SceneLibrary.from_scenes([box_room()]), bodies=shapes)
     target = drawer.target(Camera(16, 16), ("semantic",), 2)
     slots = np.zeros(2, np.int32)
 
@@ -144,7 +144,11 @@ def test_views_follow_bodies_that_move_and_change_their_shapes():
     assert shown(-2.0) == [True, False]
     assert shown(None) == [False, False]
     shapes.put(0, scene_of("high", box((-0.2, 50, -0.2), (0.2, 51, 0.2))))
+    shapes.put(1, None)
     assert shown(-2.0) == [False, False]
+    shapes.put(0, None)
+    with pytest.raises(ValueError, match="slot 0 of the scene library is empty"):  # a kernel would read address 0
+        shown(-2.0)
     drawer.close()
 
 
@@ -166,7 +170,9 @@ def test_bodies_that_kernels_cannot_read_are_refused(change, message):
         draw("embree", [box_room()], Camera(8, 8), facing(2), bodies)
 
 
-def test_unsigned_views_in_another_order_are_refused():
+def test_unsigned_views_in_another_order_and_bodies_without_shapes_are_refused():
     bodies = BodyViews(np.array([1, 0], np.uint64), np.zeros(2, int), np.zeros((2, 4, 4), np.float32), np.ones(2, "i4"))
     with pytest.raises(ValueError, match="not in ascending order"):
         bodies.check(2, 1)
+    with pytest.raises(ValueError, match=r"no shapes of bodies: pass bodies= to make_renderer"):
+        bodies.check(2, 0)

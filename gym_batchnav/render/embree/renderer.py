@@ -66,8 +66,10 @@ class EmbreeRenderer(RayTracer):
                 row["num_materials"] = len(surface.materials)
                 row["num_textures"] = len(surface.pool)
                 row["masked"] = tree.masked
-        bounds = [library.scene(slot).bounds for slot in range(len(rows))] if library is self.bodies else []
-        spheres = body_spheres(np.reshape(bounds, (-1, 2, 3)))
+        bounds = np.zeros((len(rows) if library is self.bodies else 0, 2, 3), np.float32)
+        for slot in np.flatnonzero(table["tree"][: len(bounds)]).tolist():
+            bounds[slot] = library.scene(slot).bounds
+        spheres = body_spheres(bounds)
         return SlotTable(table, bool(table["masked"].any()), spheres, rows)
 
 
