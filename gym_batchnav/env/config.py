@@ -13,6 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from gym_batchnav.actions.api import Actions
@@ -176,6 +177,8 @@ class Episodes:
 
     def __post_init__(self) -> None:
         check_counts(count=self.count)
+        if isinstance(self.seed, np.integer):
+            object.__setattr__(self, "seed", int(self.seed))
         if self.seed is not None and (not is_count(self.seed) or self.file is not None):
             remedy = "leave it out with a file" if self.file is not None else "pass a whole number of at least 0"
             raise ValueError(f"seed={self.seed!r} of Episodes: {remedy}")
@@ -190,7 +193,7 @@ class Episodes:
         """Return the episodes of the keyword ``episodes``."""
         if isinstance(episodes, Episodes):
             return episodes
-        if isinstance(episodes, int):
+        if isinstance(episodes, (int, np.integer)):
             return cls(count=episodes)
         return cls(episodes)
 

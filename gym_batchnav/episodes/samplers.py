@@ -22,7 +22,7 @@ from gym_batchnav.episodes.objects import (
 from gym_batchnav.episodes.sampling import sample_episodes, sample_tours
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.scene.scene import Scene
-from gym_batchnav.system.numbers import check_choice, check_flags
+from gym_batchnav.system.numbers import check_between, check_choice, check_counts, check_flags
 
 _SHOWN = 20  # categories of a scene in an error
 _PACKAGE = __name__.partition(".")[0]
@@ -84,8 +84,8 @@ class TourEpisodes:
     floors: str = "main"
 
     def __post_init__(self) -> None:
-        if isinstance(self.num_goals, bool) or not isinstance(self.num_goals, int) or not 1 <= self.num_goals <= 100:
-            raise ValueError(f"num_goals={self.num_goals!r}: pass a whole number from 1 to 100")
+        check_counts(num_goals=self.num_goals)
+        check_between(1, 100, num_goals=self.num_goals)
         check_choice("floors", self.floors, FLOORS)
 
     def sample(self, scene: Scene, navmesh: NavMesh, num_episodes: int, rng: np.random.Generator) -> EpisodeSet:

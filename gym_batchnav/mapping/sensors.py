@@ -78,7 +78,7 @@ class MapPath(Sensor):
         check_length(reach=self.reach, highest=self.highest)
         check_between(0, self.highest, lowest=self.lowest)
         side = self.num_cells
-        if isinstance(side, bool) or not isinstance(side, int) or not 16 <= side <= MOST_CELLS:
+        if isinstance(side, bool) or not isinstance(side, (int, np.integer)) or not 16 <= side <= MOST_CELLS:
             raise ValueError(f"num_cells={side!r}: pass a whole number from 16 to {MOST_CELLS}")
 
     def buffers(self, num_envs: int) -> dict[str, np.ndarray]:

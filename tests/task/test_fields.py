@@ -1,12 +1,15 @@
 """The fields of tasks, their sensors and samplers are checked when these are made."""
 
+import json
 import re
 
 import numpy as np
 import pytest
 
+from gym_batchnav.env.config import Episodes
 from gym_batchnav.episodes.objects import ViewRules
 from gym_batchnav.episodes.samplers import ObjectEpisodes, TourEpisodes
+from gym_batchnav.mapping.sensors import MapPath
 from gym_batchnav.task.explore import AreaSeen, CellsVisited, Coverage, DistanceFromStart, Explore, Flee
 from gym_batchnav.task.imagenav import ImageGoal, ImageNav, InstanceImageGoal, InstanceImageNav
 from gym_batchnav.task.measures import NDTW
@@ -60,4 +63,7 @@ def test_the_error_names_the_field_its_value_and_the_remedy(maker, name, value):
 
 def test_numpy_numbers_are_accepted():
     assert ObjectNav(("bed",), np.float32(0.1), np.int64(2), np.float64(0), np.float32(1.5)).sampler.eye_height == 1.5
-    assert MultiGoalNav(2, np.float32(1.5), np.int64(2)).sampler == TourEpisodes(2)
+    assert MultiGoalNav(np.int64(2), np.float32(1.5), np.int64(2)).sampler == TourEpisodes(2)
+    assert MapPath(num_cells=np.int64(16)) == MapPath(num_cells=16)
+    assert Episodes.of(np.int64(5)) == Episodes(count=5)
+    assert json.dumps(Episodes(seed=np.uint8(3)).seed) == "3"  # JSON takes it to other processes
