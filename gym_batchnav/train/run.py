@@ -186,8 +186,8 @@ class TrainingRun:
         """Write the policy and, if Matplotlib is installed, the plot of the curve.
 
         Returns:
-            frames, seconds, fps and parts (of this process), the scores (of the last minute; None if no episode ended
-            in it without actions of the teacher), files.
+            frames and seconds of the training, fps and parts of this process, the scores of the last minute (None if no
+            episode ended in it without actions of the teacher), and files.
         """
         config = self.config
         if self._is_leader:
