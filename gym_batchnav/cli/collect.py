@@ -31,8 +31,8 @@ def run(
     policy: Annotated[
         str,
         typer.Option(
-            help="follower (shortest paths), mapper, random, a policy file, pointnav_depth, or module:name of an "
-            "agent or a function."
+            help="follower (shortest paths), mapper, random, a policy file, a shipped policy such as pointnav_depth, "
+            "or module:name of an agent or a function."
         ),
     ] = "follower",
     sample: Annotated[bool, typer.Option("--sample", help="Sample the actions of a policy file.")] = False,
@@ -173,10 +173,12 @@ def _frames_per_second() -> Iterator[Callable[[int, int], None]]:
 
 
 def _table(found: Collected) -> Table:
+    from gym_batchnav.system.wording import counted
+
     rate = found.num_frames / found.seconds if found.seconds else 0.0
     size = sum(path.stat().st_size for path in (found.folder / "shards").rglob("*") if path.is_file())
     rows = {
-        "episodes": f"{found.num_episodes:,} in {found.num_shards:,} shards",
+        "episodes": f"{found.num_episodes:,} in {counted(found.num_shards, 'shard')}",
         "frames": f"{found.num_frames:,}",
         "frames/s": f"{rate:,.0f}",
         "images held": f"{found.peak_bytes / 2**20:,.0f} MiB in memory, {found.spilled_bytes / 2**20:,.0f} MiB on disk",

@@ -33,8 +33,8 @@ def evaluate(
     policy: Annotated[
         list[str] | None,
         typer.Option(
-            help="Policy file, pointnav_depth (the default), mapper, or module:name of an agent or a function; "
-            "repeatable for several seeds."
+            help="Policy file, a shipped policy such as pointnav_depth (the default), mapper, follower, random, or "
+            "module:name of an agent or a function; repeatable for several seeds."
         ),
     ] = None,
     agents: Annotated[

@@ -21,7 +21,9 @@ def view(
     policy: Annotated[
         str | None,
         typer.Option(
-            help="A policy file, pointnav_depth, mapper or module:name, that can drive the agents.", metavar="FILE"
+            help="A policy file, a shipped policy such as pointnav_depth, mapper or module:name, that can drive the "
+            "agents.",
+            metavar="FILE",
         ),
     ] = None,
     port: Annotated[

@@ -154,7 +154,7 @@ def differences(one: Mapping[str, Any], other: Mapping[str, Any], without: Seque
     left = _facts(one, without)
     right = _facts(other, without)
     names = [name for name in {**left, **right} if left.get(name) != right.get(name)]
-    return [f"{name} is {_short(left.get(name))} and {_short(right.get(name))}" for name in names]
+    return [_difference(name, left.get(name), right.get(name)) for name in names]
 
 
 def _facts(card: Mapping[str, Any], without: Sequence[str]) -> dict[str, Any]:
@@ -165,9 +165,13 @@ def _facts(card: Mapping[str, Any], without: Sequence[str]) -> dict[str, Any]:
     return facts
 
 
-def _short(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 80 else f"{text[:80]}..."
+def _difference(name: str, left: Any, right: Any) -> str:
+    """Return a line with two values, of which long ones are cut to the surroundings of their first difference."""
+    texts = json.dumps(left), json.dumps(right)
+    same = next((at for at, (a, b) in enumerate(zip(*texts, strict=False)) if a != b), min(map(len, texts)))
+    first = max(0, same - 40) if max(map(len, texts)) > 80 else 0
+    left, right = (f"{'...' * bool(first)}{text[first:][:80]}{'...' * (len(text) > first + 80)}" for text in texts)
+    return f"{name} is {left} and {right}"
 
 
 def _parts_of(folders: Sequence[Path]) -> dict[Path, Content]:
@@ -209,7 +213,10 @@ def _argument_differences(one: Content, other: Content) -> list[str]:
             right = other[table].get(name)
             if name not in free and left != right:
                 what = f"the file of the agent {name!r}" if table == "checksums" else name
-                lines.append(f"{what} is {_short(left)} and {_short(right)}")
+                lines.append(_difference(what, left, right))
+    policies = [one["asked"].policies, other["asked"].policies]
+    if _without_files(policies[0]) != _without_files(policies[1]):
+        lines.append(_difference("policy", *policies))
     if set(one["results"]) != set(other["results"]):
         lines.append(f"agents are {', '.join(one['results'])} and {', '.join(other['results'])}")
     return lines
@@ -245,11 +252,18 @@ def _arguments(arguments: Mapping[str, Any], file: Path) -> Asked:
         raise ValueError(f"'{file}' has an invalid argument ({str(error)[:80]}): run this shard again") from error
 
 
+def _without_files(names: Sequence[str]) -> list[str]:
+    """Return the agents that no checksum distinguishes: those with a name of their own or in a module."""
+    return [name for name in names if name in NAMES or is_in_module(name)]
+
+
 def _asked(stored: Asked, policies: Sequence[str], agents: Sequence[str], renderer: str | None) -> Asked:
     """Return the arguments of a file, with policies at other places, as many as those of the file."""
     count = len(stored.policies)
     if policies and len(policies) != count:
         raise ValueError(f"policy={list(policies)!r}: the shards evaluated {count:,}: name as many")
+    if policies and _without_files(policies) != _without_files(stored.policies):
+        raise ValueError(f"policy={list(policies)!r}: the shards ran {list(stored.policies)!r:.200}: pass these")
     asked = replace(
         stored,
         policies=tuple(policies) or stored.policies,

@@ -369,7 +369,8 @@ class NavMesh:
         if not area.sum() > 0:
             if island is None:
                 raise ValueError("the navmesh is empty: build it for a smaller agent_radius")
-            raise ValueError(f"the navmesh has no island {island}: choose from 0 to {self.num_islands - 1}")
+            islands = f"0 to {self.num_islands - 1}, or a mask with a True"
+            raise ValueError(f"island={island!r} names no island: pass {islands}")
         draws = rng.random((n, 4))
         polygons = np.searchsorted(np.cumsum(area) / area.sum(), draws[:, 0], side="right").astype(np.int32)
         polygons = np.minimum(polygons, np.flatnonzero(area)[-1], dtype=np.int32)

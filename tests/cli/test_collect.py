@@ -10,7 +10,7 @@ COLLECT = ["collect", "run", *SMALL]
 def test_parts_are_collected_checked_and_merged(tmp_path):
     for part in (1, 2):
         options = ("--sensors", " depth, ", "--size", 20, "--shard", f"{part}/2", "--out", tmp_path / f"{part}")
-        assert f"{(16, 1)[part - 1]} in 1 shards" in run(*COLLECT, *options).stdout
+        assert f"{(16, 1)[part - 1]} in 1 shard" in run(*COLLECT, *options).stdout
     assert "1 shard missing" in run("collect", "check", tmp_path / "1", expect=1).stdout
     assert not (tmp_path / "1" / "zarr.json").exists()
     run("collect", "check", tmp_path / "1", "--merge", tmp_path / "half")

@@ -25,6 +25,7 @@ from gym_batchnav.episodes.sampling import sample_episodes  # noqa: E402
 from gym_batchnav.evaluation import failures  # noqa: E402
 from gym_batchnav.evaluation.comparison import SHIPPED_BLIND, SHIPPED_POLICY, Asked, _baselines, make_comparison  # noqa: E402
 from gym_batchnav.evaluation.report import read_scores  # noqa: E402
+from gym_batchnav.evaluation.shards import _asked  # noqa: E402
 from gym_batchnav.evaluation.world import PolicyAbout  # noqa: E402
 from gym_batchnav.geometry import Camera  # noqa: E402
 from gym_batchnav.library.sources import assets_dir  # noqa: E402
@@ -179,6 +180,12 @@ def test_shards_that_are_no_whole_are_refused(options, shards, tmp_path):
     refused_if("the file of the agent 'policy_1' is", lambda part: part["checksums"].update(policy_1="0"))
     refused_if("settings.sliding is true and false", lambda part: part["card"]["settings"].update(sliding=False))
     refused_if("versions is ", lambda part: part["card"]["versions"].update(numpy="0.1"))
+    refused_if(
+        r"policy is .* and \[\"random\"\]: pass shards", lambda part: part["arguments"].update(policies=["random"])
+    )
+    refused_if(r'scenes is \.\.\..*, "navmesh": "\w+".* and .* "navmesh": "new"', renew_a_navmesh)
+    with pytest.raises(ValueError, match=r"policy=\['random'\]: the shards ran \['follower'\]: pass these"):
+        _asked(Asked(policies=("follower",)), ["random"], (), None)
     refused_if("the agent 'random' lacks 1 episode", drop_an_episode)
     refused_if("has run twice", lambda part: part["results"]["random"].update(episode_index=[0] * 3))
     refused_if("different lengths", lambda part: part["results"]["random"]["spl"].append(0.5))
@@ -193,6 +200,10 @@ def test_shards_that_are_no_whole_are_refused(options, shards, tmp_path):
     (tmp_path / "edited" / "shard.json").write_text("[" * 10**5)
     refused("damaged", [shards[0], tmp_path / "edited"])
     refused("does not exist", [shards[0], tmp_path])
+
+
+def renew_a_navmesh(part):
+    part["card"]["scenes"][1]["navmesh"] = "new"
 
 
 def drop_an_episode(part):

@@ -841,7 +841,7 @@ def test_a_stage_configuration_says_which_way_is_up(tmp_path):
     path.write_text(json.dumps(config | {"render_asset": "other.glb"}))
     np.testing.assert_array_equal(load_scene(tmp_path / "made.glb").vertices, SQUARE)
     for wrong, reason in (
-        ({"up": [0, 1, 0], "front": [0, 1, 1]}, "not at right angles: correct one of them"),
+        ({"up": [0, 1, 0], "front": [0, 1, 1]}, "two directions at right angles: correct one"),
         ({"scale": [0, 1, 1]}, "scale or units_to_meters is not positive"),
         *(({"up": "y"}, ""), ({"up": [0, 0, 0]}, ""), ([], "")),
     ):

@@ -51,7 +51,7 @@ def asset_frame(attributes: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     lengths = float(np.linalg.norm(up)), float(np.linalg.norm(front))
     if min(lengths) == 0 or abs(up @ front) > 1e-3 * lengths[0] * lengths[1]:
         raise ValueError(
-            f"its up {up.tolist()} and front {front.tolist()} are not at right angles: correct one of them"
+            f"its up {up.tolist()} and front {front.tolist()} are not two directions at right angles: correct one"
         )
     up = up / lengths[0]
     front = front / lengths[1]
