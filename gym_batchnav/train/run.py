@@ -24,7 +24,7 @@ import torch
 import gym_batchnav
 from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.evaluation.named_agents import agent_file
-from gym_batchnav.evaluation.world import policy_about
+from gym_batchnav.evaluation.world import PolicyAbout, policy_about
 from gym_batchnav.library.sources import shipped_policies
 from gym_batchnav.system.nested import flattened
 from gym_batchnav.system.process import num_processors
@@ -100,13 +100,15 @@ class TrainingRun:
             self._checkpoints = checkpoint.Checkpoints(out, self.workers.rank)
             undo.callback(self._checkpoints.close)
             state = self._checkpoints.newest(self.workers.gather, partial(self._read, note=note), note)
+            begins = state is None and self.config.init is not None
+            initial = initial_policy(self.config) if begins else None  # before scenes are loaded, to fail early
             self.env = _warm_env(self.config.make_env, note)
             undo.callback(self.env.close)
             torch.manual_seed(self.config.seed)
             space: Any = self.env.single_observation_space
             policy = make_policy(self.config.policy, space, self.config.teacher_sensors)
-            if state is None and self.config.init is not None:
-                take_weights(policy, self.config)
+            if initial is not None:
+                take_weights(policy, *initial, str(self.config.init))
             elif state is None and self.config.ppo.imitation_share > 0:
                 take_memory(policy, self.config.ppo.teacher)
             policy.to(device)
@@ -306,11 +308,11 @@ def take_memory(policy: Policy, teacher: str) -> None:
         policy.load_state_dict(weights, strict=False)
 
 
-def take_weights(policy: Policy, config: RunConfig) -> None:
-    """Give a policy the weights of the file ``config.init``, which lacks the heads that predict sensors.
+def initial_policy(config: RunConfig) -> tuple[Policy, PolicyAbout]:
+    """Load the policy of the file ``config.init``, and its description.
 
     Raises:
-        ValueError: The policy of the file is of another kind, reads other sensors, or images of another size.
+        ValueError: It is damaged, or of another kind than ``config.policy``.
         FileNotFoundError: The file does not exist.
     """
     file = str(config.init)
@@ -325,6 +327,15 @@ def take_weights(policy: Policy, config: RunConfig) -> None:
             f"init='{file}': it is a policy of kind {about.kind!r}, not {config.policy!r}: pass policy={about.kind!r}, "
             "or another file"
         )
+    return loaded, about
+
+
+def take_weights(policy: Policy, loaded: Policy, about: PolicyAbout, file: str) -> None:
+    """Give a policy the weights of a loaded one, which lacks the heads that predict sensors.
+
+    Raises:
+        ValueError: The loaded policy reads other sensors, or images of another size.
+    """
     if set(loaded.sensors) != set(policy.sensors):
         raise ValueError(
             f"init='{file}': it reads {', '.join(loaded.sensors)}, not {', '.join(policy.sensors)}: pass its sensors "

@@ -252,7 +252,7 @@ class TestInit:
         moved = weights(again)
         assert torch.equal(weights(start("again", resume=True)), moved), "it began with the file again"
 
-    def test_a_policy_that_does_not_fit_is_refused(self, start, tmp_path):
+    def test_a_policy_that_does_not_fit_is_refused(self, start, tmp_path, monkeypatch):
         first = start("first", frames=FRAMES)
         first.finish()
         file = str(tmp_path / "first/policy.safetensors")
@@ -265,5 +265,6 @@ class TestInit:
         ):
             with pytest.raises(ValueError, match=says):
                 start("second", **{"init": file, **given})
+        monkeypatch.setattr("gym_batchnav.train.run._warm_env", lambda *_: pytest.fail("scenes were loaded first"))
         with pytest.raises(FileNotFoundError, match=r"init='pointnav_dept' is neither .* \(.*pointnav_depth, "):
             start("second", init="pointnav_dept")
