@@ -89,11 +89,10 @@ def build_surface(scene: Scene, size: int) -> Surface:
     """Make the records of a scene's triangles and materials, and its textures with ``size`` texels per side.
 
     Raises:
-        ValueError: If a triangle refers to a material, or a material to a texture, that the scene does not have.
+        ValueError: As ``check_triangles``, or if a material refers to a texture that the scene does not have.
     """
-    materials = scene.materials
-    check_rows(scene, "triangle_material", scene.triangle_material, 0, len(materials))
-    check_rows(scene, "materials.texture", materials.texture, -1, len(scene.textures))
+    check_triangles(scene)  # preparers run in parallel, so that of the geometry may not have checked them yet
+    check_rows(scene, "materials.texture", scene.materials.texture, -1, len(scene.textures))
     triangles = _aligned(len(scene.triangles), TRIANGLE_RECORD)
     rows = triangles.view(np.float32).reshape(len(triangles), TRIANGLE_WORDS)
     if scene.uvs is not None:
@@ -122,11 +121,22 @@ def check_rows(scene: Scene, field: str, rows: np.ndarray, least: int, count: in
 
 
 def check_triangles(scene: Scene) -> None:
-    """Raise ValueError if a triangle refers to a vertex or a material that the scene does not have."""
-    check_rows(scene, "triangles", scene.triangles, 0, len(scene.vertices))
+    """Raise ValueError unless a scene's arrays have their shapes and its triangles refer to rows that exist."""
+    num_vertices, num_triangles = len(scene.vertices), len(scene.triangles)
+    shapes: dict[str, tuple[int, ...]] = {
+        "vertices": (num_vertices, 3),
+        "uvs": (num_vertices, 2),
+        "colors": (num_vertices, 4),
+        "triangles": (num_triangles, 3),
+        "triangle_material": (num_triangles,),
+        "triangle_object": (num_triangles,),
+    }
+    for name, shape in shapes.items():
+        array = getattr(scene, name)
+        if array is not None and array.shape != shape:
+            raise ValueError(f"scene {scene.name!r}: {name} has the shape {array.shape}: pass {shape}")
+    check_rows(scene, "triangles", scene.triangles, 0, num_vertices)
     check_rows(scene, "triangle_material", scene.triangle_material, 0, len(scene.materials))
-    if not len(scene.triangles) == len(scene.triangle_material) == len(scene.triangle_object):
-        raise ValueError(f"scene {scene.name!r}: triangle_material and triangle_object must have one row per triangle")
 
 
 @njit(**ENTRY)

@@ -251,9 +251,12 @@ def test_wrong_input_is_refused_by_name(rendering):
 @pytest.mark.parametrize("field", ["triangles", "triangle_material"])
 def test_scenes_that_name_what_they_lack_are_refused(rendering, field):
     scene = scene_of(wall(2))
-    broken = dataclasses.replace(scene, **{field: getattr(scene, field) + 100})
-    with pytest.raises(ValueError, match=f"scene 'quads': {field} has values from"):
-        rendering(broken).target(METRES)
+    broken = dataclasses.replace(scene, **{field: getattr(scene, field) + np.int32(2**30)})
+    for sensors in (("depth",), ("rgb",)):  # surfaces are prepared at the same time as trees
+        with pytest.raises(ValueError, match=f"scene 'quads': {field} has values from"):
+            rendering(broken).target(METRES, sensors)
+    with pytest.raises(ValueError, match=r"scene 'quads': uvs has the shape \(1, 2\)"):
+        rendering(dataclasses.replace(scene, uvs=np.zeros((1, 2), np.float32))).target(METRES, ("rgb",))
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
