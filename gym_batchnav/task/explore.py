@@ -15,6 +15,7 @@ from gym_batchnav.task.measures import CollisionsCount, KeptMeasure, PathLength
 from gym_batchnav.task.sensors import GPS, Compass
 
 _SIDE = 128  # distinct cells along an axis; 500 steps of 0.25 m cross fewer
+_LEAST_CELL = 0.01  # metres; the walkable cells of a home are counted in seconds, smaller ones in minutes
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class CellsVisited(KeptMeasure):
     name = "cells_visited"
 
     def __post_init__(self) -> None:
-        check_length(cell_size=self.cell_size)
+        check_between(_LEAST_CELL, 1000, cell_size=self.cell_size)
 
     def buffers(self, num_envs: int) -> dict[str, np.ndarray]:
         """Return buffers for the visited cells, their number, and the number that the last step added."""
@@ -72,7 +73,7 @@ class Coverage(Measure):
     name = "coverage"
 
     def __post_init__(self) -> None:
-        check_length(cell_size=self.cell_size)
+        check_between(_LEAST_CELL, 1000, cell_size=self.cell_size)
 
     def buffers(self, num_envs: int) -> dict[str, np.ndarray]:
         """Return buffers for the covered cells, their number, and the number of walkable cells."""
@@ -121,7 +122,7 @@ class AreaSeen(Measure):
     name = "area_seen"
 
     def __post_init__(self) -> None:
-        check_length(cell_size=self.cell_size)
+        check_between(_LEAST_CELL, 1000, cell_size=self.cell_size)
         check_length(reach=self.reach)
         check_positive(fan_deg=self.fan_deg)
         check_between(0, 360, fan_deg=self.fan_deg)
@@ -224,7 +225,7 @@ class Explore(Task):
     has_goal = False
 
     def __post_init__(self) -> None:
-        check_length(cell_size=self.cell_size)
+        check_between(_LEAST_CELL, 1000, cell_size=self.cell_size)
         check_finite(cell_reward=self.cell_reward)
 
     @property

@@ -45,7 +45,7 @@ REFUSED = [
     *cases((ObjectEpisodes,), "per_instance", NO_FLAGS),
     *cases((ImageNav, InstanceImageNav, ImageGoal, InstanceImageGoal), "camera", NO_CAMERAS),
     *cases((ObjectGoal,), "num_categories", (0, -1, 2.0, "2", None)),
-    *cases((Explore, CellsVisited, Coverage, AreaSeen), "cell_size", NO_LENGTHS),
+    *cases((Explore, CellsVisited, Coverage, AreaSeen), "cell_size", (*NO_LENGTHS, 0.001)),
     *cases((Explore,), "cell_reward", NO_NUMBERS),
     *cases((AreaSeen,), "reach", NO_LENGTHS),
     *cases((AreaSeen,), "fan_deg", (*NO_LENGTHS, 361)),
