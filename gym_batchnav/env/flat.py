@@ -161,9 +161,9 @@ class ImageObservation(OneArray):
 
     The channels are red, green, blue (sensor ``"rgb"``), depth (sensor ``"depth"``), then the goal. Each goal channel
     is constant over the image: ``128 + 127 cos a``, ``128 + 127 sin a`` and ``255 d / (1 + d)``, rounded, for a goal at
-    angle a and distance d. Depth is the camera's, from ``min_depth`` to ``max_depth``, scaled to 255 and rounded.
-    Decoding recovers the angle within 0.4 degrees, the distance within ``(1 + d)^2 / 500`` metres and the depth within
-    ``(max_depth - min_depth) / 510``.
+    angle a and distance d. Depth is the camera's, scaled so that its greatest value becomes 255, and rounded. Decoding
+    recovers the angle within 0.4 degrees, the distance within ``(1 + d)^2 / 500`` metres and the depth within
+    ``(max_depth - min_depth) / 510``, or ``max_depth / 510`` without ``normalize_depth``.
 
     Args:
         env: A batch with the sensors ``("rgb",)``, ``("depth",)`` or both.
