@@ -89,10 +89,9 @@ def build_surface(scene: Scene, size: int) -> Surface:
     """Make the records of a scene's triangles and materials, and its textures with ``size`` texels per side.
 
     Raises:
-        ValueError: As ``check_triangles``, or if a material refers to a texture that the scene does not have.
+        ValueError: See ``Scene.check``.
     """
-    check_triangles(scene)  # preparers run in parallel, so that of the geometry may not have checked them yet
-    check_rows(scene, "materials.texture", scene.materials.texture, -1, len(scene.textures))
+    scene.check()  # preparers run in parallel, so that of the geometry may not have checked it yet
     triangles = _aligned(len(scene.triangles), TRIANGLE_RECORD)
     rows = triangles.view(np.float32).reshape(len(triangles), TRIANGLE_WORDS)
     if scene.uvs is not None:
@@ -109,34 +108,6 @@ def _aligned(count: int, record: np.dtype) -> np.ndarray:
     buffer = np.zeros((count + 1) * record.itemsize + 64, np.uint8)
     start = -buffer.ctypes.data % 64
     return buffer[start : start + count * record.itemsize].view(record)
-
-
-def check_rows(scene: Scene, field: str, rows: np.ndarray, least: int, count: int) -> None:
-    """Raise ValueError unless the rows that a scene's field refers to lie in [least, count), as kernels rely on."""
-    if rows.size and (rows.min() < least or rows.max() >= count):
-        raise ValueError(
-            f"scene {scene.name!r}: {field} has values from {rows.min()} to {rows.max()}, but there are {count} rows: "
-            f"pass numbers of at least {least} and below {count}"
-        )
-
-
-def check_triangles(scene: Scene) -> None:
-    """Raise ValueError unless a scene's arrays have their shapes and its triangles refer to rows that exist."""
-    num_vertices, num_triangles = len(scene.vertices), len(scene.triangles)
-    shapes: dict[str, tuple[int, ...]] = {
-        "vertices": (num_vertices, 3),
-        "uvs": (num_vertices, 2),
-        "colors": (num_vertices, 4),
-        "triangles": (num_triangles, 3),
-        "triangle_material": (num_triangles,),
-        "triangle_object": (num_triangles,),
-    }
-    for name, shape in shapes.items():
-        array = getattr(scene, name)
-        if array is not None and array.shape != shape:
-            raise ValueError(f"scene {scene.name!r}: {name} has the shape {array.shape}: pass {shape}")
-    check_rows(scene, "triangles", scene.triangles, 0, num_vertices)
-    check_rows(scene, "triangle_material", scene.triangle_material, 0, len(scene.materials))
 
 
 @njit(**ENTRY)

@@ -77,6 +77,32 @@ class Scene:
 
         return scene_bundle(self, include, exclude)
 
+    def check(self) -> None:
+        """Raise ValueError unless arrays have their shapes and refer to rows that exist, as kernels rely on."""
+        num_vertices, num_triangles = len(self.vertices), len(self.triangles)
+        shapes: dict[str, tuple[int, ...]] = {
+            "vertices": (num_vertices, 3),
+            "uvs": (num_vertices, 2),
+            "colors": (num_vertices, 4),
+            "triangles": (num_triangles, 3),
+            "triangle_material": (num_triangles,),
+            "triangle_object": (num_triangles,),
+        }
+        for name, shape in shapes.items():
+            array = getattr(self, name)
+            if array is not None and array.shape != shape:
+                raise ValueError(f"scene {self.name!r}: {name} has the shape {array.shape}: pass {shape}")
+        for name, rows, least, count in (
+            ("triangles", self.triangles, 0, num_vertices),
+            ("triangle_material", self.triangle_material, 0, len(self.materials)),
+            ("materials.texture", self.materials.texture, -1, len(self.textures)),
+        ):
+            if rows.size and (rows.min() < least or rows.max() >= count):
+                raise ValueError(
+                    f"scene {self.name!r}: {name} has values from {rows.min()} to {rows.max()}, but there are {count} "
+                    f"rows: pass numbers of at least {least} and below {count}"
+                )
+
     @property
     def bounds(self) -> np.ndarray:
         """[2, 3] float32, metres: the smallest and the largest corner."""

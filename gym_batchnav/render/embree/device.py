@@ -15,7 +15,7 @@ import numpy as np
 from numba import carray, cfunc, types
 
 from gym_batchnav.render.embree.packet import pointer
-from gym_batchnav.render.records import check_triangles, is_masked
+from gym_batchnav.render.records import is_masked
 from gym_batchnav.scene.categories import SemanticIds
 from gym_batchnav.scene.scene import MASK, Scene
 from gym_batchnav.system.progress import report_stage
@@ -77,7 +77,7 @@ class Embree:
             ValueError: If a triangle refers to a vertex or a material that the scene does not have.
             RuntimeError: If Embree fails; the message has its reason.
         """
-        check_triangles(scene)
+        scene.check()
         vertices = np.full((len(scene.vertices) + 1, 3), np.nan, np.float32)  # Embree reads 16 bytes of the last one
         vertices[:-1] = scene.vertices
         indices = np.ascontiguousarray(scene.triangles, np.int32).view(np.uint32)

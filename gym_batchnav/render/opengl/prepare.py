@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
-from gym_batchnav.render.records import MATERIAL_RECORD, check_triangles, material_records
+from gym_batchnav.render.records import MATERIAL_RECORD, material_records
 from gym_batchnav.render.textures import TexturePool, build_texture_pool, texture_coordinates
 from gym_batchnav.scene.categories import SemanticIds
 from gym_batchnav.scene.scene import MASK, Scene
@@ -79,7 +79,7 @@ class MeshPreparer:
 
     def __call__(self, scene: Scene) -> PreparedMesh:
         """Sort a scene's triangles into chunks of neighbours that are drawn alike."""
-        check_triangles(scene)
+        scene.check()
         materials = scene.materials
         kinds = 2 * (materials.alpha_mode == MASK) + materials.double_sided
         chunks, classes = _chunks(scene.vertices[scene.triangles].mean(axis=1), kinds[scene.triangle_material])

@@ -15,7 +15,7 @@ from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.render.api import SENSOR_FORMATS
 from gym_batchnav.render.bodies import BodyViews, body_spheres
 from gym_batchnav.render.optics import brightness, camera_optics, light_directions, ray_table
-from gym_batchnav.render.records import Surface, check_triangles, is_masked
+from gym_batchnav.render.records import Surface, is_masked
 from gym_batchnav.render.target import Drawing, RayTracer
 from gym_batchnav.render.textures import SRGB_DECODE, SRGB_ENCODE, texture_size
 from gym_batchnav.render.warp import kernels
@@ -53,7 +53,7 @@ class GeometryPreparer:
 
     def __call__(self, scene: Scene) -> Geometry:
         """Return the triangles of a scene, or one without an area if it has none."""
-        check_triangles(scene)
+        scene.check()
         points = np.ascontiguousarray(scene.vertices, np.float32)
         triangles = np.array(scene.triangles, np.int32)
         single_sided = ~scene.materials.double_sided[scene.triangle_material]
