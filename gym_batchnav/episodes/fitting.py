@@ -14,6 +14,9 @@ from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.system.notices import warn_user
 
 MAX_SHIFT = 0.5  # metres from an episode's start or goal to the navmesh: other builders differ by less
+# Paths on navmeshes of other builders and agents differ by less in most episodes.
+MAX_DEVIATION = 0.05  # of the length
+MIN_DEVIATION = 0.1  # metres, in addition
 
 
 def fit_episodes(episodes: EpisodeSet, navmesh: NavMesh, where: str) -> EpisodeSet:
@@ -32,6 +35,7 @@ def fit_episodes(episodes: EpisodeSet, navmesh: NavMesh, where: str) -> EpisodeS
     distance[near] = navmesh.geodesic_distance(start[near], goal[near])
     fits = np.isfinite(distance)
     _check_left_out(episodes, near, fits, where)
+    _check_distances(episodes.distance[fits], distance[fits], where)
     left = episodes.rows(fits)
     return episode_set(start[fits], left.heading, goal[fits], distance[fits], left.ids)
 
@@ -61,6 +65,7 @@ def fit_object_episodes(episodes: EpisodeSet, navmesh: NavMesh, where: str) -> E
         distance[near] = found
     fits = np.isfinite(distance)
     _check_left_out(episodes, near, fits, where)
+    _check_distances(episodes.distance[fits], distance[fits], where)
     nearest = nearest_goals(navmesh, start[fits], goals[kept], first_goal, episodes.goal_index[fits], distance[fits])
     return episodes.rows(
         fits,
@@ -129,6 +134,18 @@ def _check_left_out(episodes: EpisodeSet, near: np.ndarray, fits: np.ndarray, wh
         if not fits.any():
             raise ValueError(message)
         warn_user(message)
+
+
+def _check_distances(given: np.ndarray, found: np.ndarray, where: str) -> None:
+    """Warn if the geodesic distances [E] in a file, NaN if missing, are mostly not those that were found, metres."""
+    other = np.abs(found - given) > MIN_DEVIATION + MAX_DEVIATION * given
+    if 2 * other.sum() > len(other):
+        instead = f"{found[other][0]:.2f} instead of {given[other][0]:.2f} m"
+        warn_user(
+            f"{where}: in {int(other.sum())} of {len(other)} episodes, the distance to the goal is not that of the "
+            f"file ({instead} in the first): use the scene, not another one of its name, and the navmesh or "
+            "navmesh_settings= that they were made for"
+        )
 
 
 def is_near(points: np.ndarray, snapped: np.ndarray) -> np.ndarray:

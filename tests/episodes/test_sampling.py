@@ -1,3 +1,4 @@
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -78,6 +79,21 @@ def test_episodes_across_islands_are_left_out_with_one_warning():
     assert fitting.ids == ("0", "2")
     with pytest.raises(ValueError, match=r"left out 1 of 1 .*use the scene, .* navmesh or navmesh_settings="):
         fit_episodes(episode_set(start[3:], np.zeros(1), goal[3:], np.ones(1)), navmesh, "file")
+
+
+def test_episodes_of_another_scene_with_the_same_name_are_told_by_their_distances():
+    """A room of 6 m, and one with a wall across it, through whose door paths are longer."""
+    room = box((0, 0, 0), (6, 2.6, 6), inward=True)
+    start = np.array([[1, 0, 1], [1, 0, 2], [5, 0, 5.5]], float)
+    goal = np.array([[5, 0, 1], [5, 0, 2], [1, 0, 5.5]], float)
+    episodes = episode_set(start, np.zeros(3), goal, np.full(3, 4.0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fit_episodes(episodes, build(scene_of("room", room)), "file")
+    divided = build(scene_of("divided", room, box((2.9, 0, 0), (3.1, 2.6, 5))))
+    said = r"in 2 of 3 episodes, the distance to the goal is not that of the file \(\d\.\d\d instead of 4\.00 m"
+    with pytest.warns(UserWarning, match=said):
+        assert len(fit_episodes(episodes, divided, "file")) == 3
 
 
 def test_episodes_of_a_smaller_agent_are_left_out_by_name():
