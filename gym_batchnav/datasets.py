@@ -69,7 +69,8 @@ class Dataset:
         page: Address of the page where access is given, or where the dataset is described.
         access: How to get it, in sentences.
         layout: Its files; the first entry is the one by which scenes, or files of episodes, are found.
-        usage: Keywords of an environment that uses it, with ``{folder}`` for the folder of the copy.
+        usage: Keywords of an environment that uses it, with ``{folder}`` for the folder of the copy and ``{file}`` for
+            the path of a file of episodes.
         num_scenes: The number of scenes of a complete copy, or of each split; None if it varies.
         archive: Address of an archive that anybody may download, empty if there is none.
         repository: Name of a dataset repository on Hugging Face that anybody may download, empty if there is none.

@@ -277,6 +277,17 @@ def test_a_copy_is_checked(tmp_path):
     assert not report["is_usable"]
 
 
+def test_the_advice_for_episodes_names_a_file_that_exists_and_its_task(tmp_path):
+    fill(tmp_path, ["v1/train/train.json.gz", "v1/val/val.json.gz", "v1/val/content/a.json.gz"])
+    document = {"episodes": [], "category_to_task_category_id": {"chair": 0}}
+    (tmp_path / "v1/val/val.json.gz").write_bytes(gzip.compress(json.dumps(document).encode()))
+    for folder in (tmp_path, tmp_path / "v1/val"):
+        text = run("data", folder).stdout.replace("\n", "")
+        assert f'scenes="...", episodes="{tmp_path}/v1/val/val.json.gz", task=ObjectNav())' in text
+    (tmp_path / "v1/val/val.json.gz").write_bytes(gzip.compress(b'{"episodes": []}'))
+    assert 'v1/val/val.json.gz")' in run("data", tmp_path).stdout.replace("\n", "")
+
+
 def test_folders_of_no_known_dataset_and_datasets_behind_a_form_are_refused(tmp_path):
     assert "matches no known dataset" in refusal("data", tmp_path)
     expected = "cannot be downloaded without a form. Ask for access on the page"

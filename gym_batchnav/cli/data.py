@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -110,7 +110,8 @@ def _print_dataset(dataset: Dataset) -> None:
     for row, files in enumerate(dataset.layout):
         wanted = files.content if files.need == "needed" else f"{files.content} (optional)"
         rows.append(("layout" if row == 0 else "", f"{files.pattern}: {wanted}"))
-    rows.append(("use", f"BatchNavEnv(N, {dataset.usage.format(folder=dataset.name)})"))
+    usage = dataset.usage.format(folder=dataset.name, file=f"{dataset.name}/val/val.json.gz")
+    rows.append(("use", f"BatchNavEnv(N, {usage})"))
     for label, text in rows:
         print(f"{label:<10}{text}")
 
@@ -133,9 +134,29 @@ def _print_report(folder: Path, report: CopyReport, others: list[Dataset]) -> No
     if dataset.num_scenes:
         console.print(f"Scenes of a complete copy: {_counts(dataset)}")
     if report.is_usable:
-        console.print(f"Use it with BatchNavEnv(N, {dataset.usage.format(folder=folder)})")
+        console.print(f"Use it with BatchNavEnv(N, {_usage(folder, report, others)})")
     else:
         console.print(f"Get missing and damaged files from {dataset.page}: {dataset.access}")
+
+
+def _usage(folder: Path, report: CopyReport, others: list[Dataset]) -> str:
+    """Return the keywords of an environment that uses a copy; of episodes, those of the validation split if it exists.
+
+    Datasets of episodes look alike, so that the file tells the task.
+    """
+    from gym_batchnav.episodes.habitat import ObjectNavFile, read_episodes
+
+    if "{file}" not in report.dataset.usage:
+        return report.dataset.usage.format(folder=folder)
+    paths = [PurePosixPath(path) for path in report.files[0].found]
+    file = folder / min(paths, key=lambda path: ("content" in path.parts, not path.name.startswith("val"), path))
+    try:
+        read_episodes(file, scene="")  # nothing from content/
+        is_object_nav = False
+    except ObjectNavFile:
+        is_object_nav = True
+    fitting = next(one for one in (report.dataset, *others) if ("ObjectNav" in one.usage) == is_object_nav)
+    return fitting.usage.format(folder=folder, file=file)
 
 
 def _counts(dataset: Dataset) -> str:
