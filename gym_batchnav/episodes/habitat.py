@@ -377,11 +377,7 @@ def _check_task(path: Path, found: dict[str, Any], others: Mapping[str, str]) ->
     for key, task in others.items():
         if key in found:
             is_object_nav = task == "ObjectNav"
-            remedy = (
-                "pass task=ObjectNav() (--task objectnav)"
-                if is_object_nav
-                else "pass a dataset of PointNav or ObjectNav"
-            )
+            remedy = "pass task=ObjectNav()" if is_object_nav else "pass a dataset of PointNav or ObjectNav"
             kind = ObjectNavFile if is_object_nav else ValueError
             raise kind(f"{path}: episodes of {task} (they have {key!r}), not of PointNav: {remedy}")
 
