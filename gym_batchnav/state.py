@@ -94,7 +94,7 @@ class EpisodeState:
         num_goals: [N] int32, number of goals to be reached one after the other; 1 except in tours.
         num_reached: [N] int32, number of these that have been reached.
         reached: [N] bool, whether the last action was STOP at the goal.
-        category: [N] int32, category of the object that is the goal, 0 if the goal is not an object.
+        category: [N] int32, row of the goal's category; meaningful only in tasks with categories, as 0 is the first.
         target: [N, 3] float32, metres; centre of the object that is the goal, or the goal itself.
         viewpoint: [N, 3] float32, metres; place on the navmesh from which a goal camera looks at the target.
         start_distance: [N] float32, geodesic distance from start to goal, or the length of the shortest tour, metres.
