@@ -52,7 +52,7 @@ def evaluate(
         str | None,
         typer.Option(
             help="Total number of episodes (a multiple of the number of scenes; default: 25 per scene), or a "
-            "Habitat dataset, all of whose episodes are run."
+            "Habitat dataset, of which all episodes of the given scenes are run."
         ),
     ] = None,
     num_envs: Annotated[int, typer.Option(help="Environments; the results do not depend on it.", min=1)] = 100,

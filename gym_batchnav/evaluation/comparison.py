@@ -15,6 +15,7 @@ import numpy as np
 
 from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.env.config import EnvConfig, Episodes, with_defaults
+from gym_batchnav.episodes.habitat import Size, content_of, read_document
 from gym_batchnav.evaluation.agents import Agent, env_keywords_of, with_sensors
 from gym_batchnav.evaluation.evaluate import WHOLE, EvaluatedEpisodes, episode_numbers, evaluate
 from gym_batchnav.evaluation.failures import measures_for_causes
@@ -218,7 +219,20 @@ def make_comparison(asked: Asked, load: LoadAgent, note: Callable[[str], None] =
     except BaseException:
         comparison.close()
         raise
+    if isinstance(asked.episodes, str):
+        _note_what_is_left_out(Path(asked.episodes), comparison, note)
     return comparison
+
+
+def _note_what_is_left_out(file: Path, comparison: Comparison, note: Callable[[str], None]) -> None:
+    """Tell ``note`` if a dataset has episodes of other scenes; files in ``content/`` are only counted."""
+    document, _ = read_document(file, Size(0, 0))
+    if document["episodes"]:
+        unit, there, found = "episodes", len(document["episodes"]), len(comparison.numbers)
+    else:
+        unit, there, found = "scenes", len(content_of(file)), len(comparison.env.library.active)
+    if found < there:
+        note(f"{found:,} of the {there:,} {unit} of '{file}' are run: those of the given scenes")
 
 
 def episodes_per_scene_of(episodes: int | None, num_scenes: int) -> int:

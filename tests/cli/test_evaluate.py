@@ -345,8 +345,8 @@ def test_an_agent_says_in_which_environment_it_acts(files, scenes, tmp_path, mon
             evaluate(policy=[str(files["small"])], agents=f"driving_agents:{agents}", **options)
 
 
-def test_all_episodes_of_a_dataset_are_run(scenes, tmp_path, without_pictures):
-    """Scenes may have different numbers of them."""
+def test_all_episodes_of_a_dataset_are_run(scenes, tmp_path, without_pictures, capsys):
+    """Scenes may have different numbers of them; those of scenes that are not given are left out with a note."""
     rng = np.random.default_rng(0)
     sampled = {}
     for name, room, count in zip(SCENES, ROOMS, (3, 1), strict=True):
@@ -360,6 +360,13 @@ def test_all_episodes_of_a_dataset_are_run(scenes, tmp_path, without_pictures):
     expected = [(name, distance) for name in SCENES for distance in sampled[f"{name}.glb"].distance.tolist()]
     assert [scene for scene, _ in found] == [scene for scene, _ in expected]
     np.testing.assert_allclose([one for _, one in found], [one for _, one in expected], atol=1e-3)
+    assert "of the 4 episodes" not in capsys.readouterr().out
+    evaluate(policy=["random"], agents="follower", scenes=scenes[:1], episodes=dataset, num_envs=3)
+    assert "3 of the 4 episodes" in capsys.readouterr().out
+    write_episodes(sampled, tmp_path / "split")
+    dataset = str(tmp_path / "split/split.json.gz")
+    evaluate(policy=["random"], agents="follower", scenes=scenes[:1], episodes=dataset, num_envs=3)
+    assert "1 of the 2 scenes" in capsys.readouterr().out
 
 
 def test_the_mapper_acts_in_the_episodes_of_a_policy(files, scenes, tmp_path, without_pictures):
