@@ -105,9 +105,7 @@ class PictureChannels(nn.Module):
     def _depth_channels(self, depth: Tensor) -> list[Tensor]:
         """Return depth [B, H, W, 1] or its code, and its bins [B, H, W, depth_bins], if there are any."""
         if self.recodes:
-            # From -1 at NEAREST_CODED to 1 at the end of the range.
-            logarithm = depth.clamp(min=NEAREST_CODED).log_().mul_(2 / -math.log(NEAREST_CODED)).add_(1)
-            return [logarithm, (depth >= 1).to(depth.dtype)]
+            return [depth_code(depth), (depth >= 1).to(depth.dtype)]
         if not self.depth_bins:
             return [depth]
         # The farthest bin is closed: it contains depth 1, where a ray hits nothing.
@@ -118,6 +116,11 @@ class PictureChannels(nn.Module):
         """Add the images of a rollout from which the moments are taken, if there are any; see RunningMoments.update."""
         if self.moments is not None:
             self.moments.update((pictures / 255.0 for pictures in observation[self.colors[0]]), total)
+
+
+def depth_code(depth: Tensor) -> Tensor:
+    """Return the logarithm of depth in [0, 1], scaled: from -1 at NEAREST_CODED to 1 at the end of the range."""
+    return depth.clamp(min=NEAREST_CODED).log_().mul_(2 / -math.log(NEAREST_CODED)).add_(1)
 
 
 def standardized(pictures: Tensor) -> Tensor:

@@ -52,7 +52,7 @@ class PolicyTeacher:
     """A trained policy as teacher, such as one that sees depth for a student that sees colours.
 
     The student learns the teacher's probabilities of actions and, if both have equally many, the features of its
-    images; these also during PPO. A blind teacher has 0 features.
+    images. A blind teacher has 0 features.
     """
 
     def __init__(self, policy: Policy, about: PolicyAbout) -> None:

@@ -16,12 +16,13 @@ from gym_batchnav.render.api import SENSOR_FORMATS
 from gym_batchnav.state import NUM_ACTIONS
 from gym_batchnav.system.numbers import check_choice
 from gym_batchnav.task.sensors import PointGoal
-from gym_batchnav.train.encoder import GOAL_PICTURES, PATCH, SEResNet9, SmallEncoder
+from gym_batchnav.train.encoder import GOAL_PICTURES, PATCH, SEResNet9, SmallEncoder, depth_code
 from gym_batchnav.train.recurrent import RecurrentCore
 from gym_batchnav.train.resnet50 import GroupNormResNet50
 
 POLICIES = ("paper", "narrow", "compact", "small", "scan", "blind", "ddppo-resnet50")
-PICTURES = ("depth", "rgb")
+DEPTH = "depth"
+PICTURES = (DEPTH, "rgb")
 GOAL = PointGoal.name
 PREVIOUS_ACTION = "previous_action"
 TEACHER_FEATURES = "teacher_features"  # of the images of a teacher that is a policy
@@ -116,6 +117,30 @@ class Prediction(nn.Module):
         """Predict scaled readings [..., K] from [..., F]."""
         return self.linear(remembered)
 
+    def loss(self, predicted: Tensor, readings: Tensor) -> Tensor:
+        """Return the mean squared error of predicted scaled readings."""
+        return (predicted - self.reading.scaled(readings)).square().mean()
+
+
+class DepthPrediction(nn.Module):
+    """A prediction of the depth of an image that the policy does not observe, from the features of those it does.
+
+    It teaches an encoder of colours shapes and distances, with far more detail than a reward does.
+    """
+
+    def __init__(self, box: gymnasium.spaces.Box, num_features: int) -> None:
+        super().__init__()
+        self.shape = box.shape
+        self.linear = nn.Linear(num_features, math.prod(box.shape))
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Predict codes of depth [..., H, W, 1], see ``depth_code``, from features [..., F]."""
+        return self.linear(features).unflatten(-1, self.shape)
+
+    def loss(self, predicted: Tensor, depth: Tensor) -> Tensor:
+        """Return the mean squared error of predicted codes of depth in [0, 1]."""
+        return (predicted - depth_code(depth)).square().mean()
+
 
 class CategoryEmbedding(nn.Module):
     """An embedding of a number that names a category, with a row per category; the space is [1], of integers."""
@@ -165,7 +190,8 @@ class Policy(nn.Module):
         critic_gain: Norm of the critic's initial weights.
         reads_scans: Whether range finders among the other sensors get a RangeEmbedding.
         logs_goal: Whether the goal's distance enters as a logarithm, which resolves short distances.
-        predicts: Spaces [K] of sensors that the policy does not read and learns to predict, by name; see Prediction.
+        predicts: Spaces of sensors that the policy does not read and learns to predict, by name: ``"depth"``, see
+            DepthPrediction, and readings [K], see Prediction.
     """
 
     def __init__(
@@ -197,7 +223,12 @@ class Policy(nn.Module):
         for head, gain in ((self.actor, 0.01), (self.critic, critic_gain)):
             nn.init.orthogonal_(head.weight, gain)
             nn.init.zeros_(head.bias)
-        self.predictions = nn.ModuleDict({name: Prediction(box, hidden_size) for name, box in predicts.items()})
+        self.predictions = nn.ModuleDict()
+        for name, box in predicts.items():
+            if name != DEPTH:
+                self.predictions[name] = Prediction(box, hidden_size)
+            elif encoder is not None:
+                self.predictions[name] = DepthPrediction(box, encoder.num_features)
 
     @property
     def sensors(self) -> tuple[str, ...]:
@@ -241,7 +272,7 @@ class Policy(nn.Module):
 
         Returns:
             Logits [..., 4], values [...] and the state after the last step; with ``predict``, also the predictions
-            [T, N, K] by sensor, and the features of the images if observations have those of a teacher.
+            [T, N, ...] by sensor, and the features of the images if observations have those of a teacher.
         """
         if begun.ndim == 1:
             observation = {name: values[None] for name, values in observation.items()}
@@ -255,7 +286,10 @@ class Policy(nn.Module):
         acted = logits.to(precision), values.to(precision), state.to(precision)
         if not predict:
             return acted
-        predicted = {name: head(remembered).to(precision) for name, head in self.predictions.items()}
+        predicted = {
+            name: head(features if name == DEPTH else remembered).to(precision)
+            for name, head in self.predictions.items()
+        }
         taught = observation.get(TEACHER_FEATURES)
         if features is not None and taught is not None and taught.shape == features.shape:
             predicted[TEACHER_FEATURES] = features.to(precision)
@@ -283,12 +317,18 @@ class Policy(nn.Module):
             inputs.append(features)
         return torch.cat(inputs, dim=-1)
 
+    def depth_loss(self, observation: dict[str, Tensor]) -> Tensor:
+        """Return the loss of predicting the depth of frames [B, ...] from their images; see DepthPrediction."""
+        encoder: Any = self.encoder
+        features = encoder({name: observation[name] for name in encoder.channels.sensors})
+        return self.prediction_loss(DEPTH, self.predictions[DEPTH](features), observation[DEPTH])
+
     def prediction_loss(self, name: str, predicted: Tensor, readings: Tensor) -> Tensor:
-        """Return the mean squared error of predicted scaled readings of a sensor, or of a teacher's features."""
+        """Return the mean squared error of a prediction of the readings of a sensor, or of a teacher's features."""
         if name == TEACHER_FEATURES:
             return (predicted - readings).square().mean()
         head: Any = self.predictions[name]
-        return (predicted - head.reading.scaled(readings)).square().mean()
+        return head.loss(predicted, readings)
 
     def update_moments(self, observation: dict[str, Tensor], total: Callable[[Tensor], Tensor]) -> None:
         """Update the RGB moments with the images [T, N, H, W, 3] of a rollout, after learning from it.
@@ -312,8 +352,8 @@ def make_policy(kind: str, space: gymnasium.spaces.Dict, hidden: Sequence[str] =
             ``"ddppo-resnet50"`` (the network of Habitat's DD-PPO: ResNet50 and a two-layer LSTM of 512).
         space: The environment's ``single_observation_space``. Besides images, goal and goal picture it may have
             Boxes of one or two axes.
-        hidden: Sensors in the space that the policy must not read, such as those of a teacher. It learns to predict the
-            readings of those with one axis, see Prediction.
+        hidden: Sensors in the space that the policy must not read, such as those of a teacher. It learns to predict
+            depth from other images, and the readings of those with one axis; see DepthPrediction and Prediction.
 
     Returns:
         The policy on the CPU, with random weights from torch's global generator.
@@ -323,7 +363,8 @@ def make_policy(kind: str, space: gymnasium.spaces.Dict, hidden: Sequence[str] =
             sensor that the policy cannot read.
     """
     check_choice("policy", kind, POLICIES)
-    predicts: dict[str, Any] = {name: space[name] for name in hidden if len(space[name].shape or ()) == 1}
+    shapes = {name: space[name].shape or () for name in hidden}
+    predicts: dict[str, Any] = {name: space[name] for name in hidden if name == DEPTH or len(shapes[name]) == 1}
     space = gymnasium.spaces.Dict({name: box for name, box in space.items() if name not in hidden})
     sees_goal = GOAL in space.spaces
     vectors = _vectors(kind, space)

@@ -16,12 +16,13 @@ from gym_batchnav.system.numbers import check_between, check_choice, check_count
 from gym_batchnav.train.distributed import Workers
 from gym_batchnav.train.imitation import check_teacher, expert_share, imitation_loss
 from gym_batchnav.train.lamb import EPSILON, Lamb, decay_groups, lamb_groups, learning_rate, scaled_learning_rate
-from gym_batchnav.train.policy import GOAL, TEACHER_FEATURES, Policy
+from gym_batchnav.train.policy import DEPTH, GOAL, TEACHER_FEATURES, Policy
 from gym_batchnav.train.rollout import Collector, Rollout
 from gym_batchnav.train.shards import Shards
 
 OPTIMIZERS = ("lamb", "adamw")
 ENCODER_ALONE = 0.9  # the teacher's share of actions above which only the encoder learns
+DEPTH_SHARD = 128  # frames that a thread learns from at a time when the encoder learns depth
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,9 @@ class PPOConfig:
         value_weight: Weight of the critic's loss.
         entropy_weight: Weight of the entropy bonus.
         prediction_weight: Weight of the error in predicting sensors that the policy does not read, see ``Prediction``.
+        depth_batch: Frames per mini-batch in which the encoder of a policy that predicts depth learns this once more,
+            from every frame of each rollout; 0 for none. Small mini-batches teach it in many small steps what PPO's
+            few large ones teach it slowly.
         max_grad_norm: Gradients are scaled down to this norm.
         normalize_advantages: Give the advantages of each mini-batch mean 0 and deviation 1.
         optimizer: ``"lamb"`` or ``"adamw"``.
@@ -68,6 +72,7 @@ class PPOConfig:
     value_weight: float = 0.5
     entropy_weight: float = 0.01
     prediction_weight: float = 0.25
+    depth_batch: int = 0
     max_grad_norm: float = 1.0
     normalize_advantages: bool = False
     optimizer: str = "lamb"
@@ -88,7 +93,7 @@ class PPOConfig:
             check_between(0, 1, **{name: getattr(self, name)})
         for name in ("clip", "max_grad_norm", "learning_rate"):
             check_positive(**{name: getattr(self, name)})
-        for name in ("value_weight", "entropy_weight", "prediction_weight", "weight_decay"):
+        for name in ("value_weight", "entropy_weight", "prediction_weight", "depth_batch", "weight_decay"):
             check_not_negative(**{name: getattr(self, name)})
         check_choice("optimizer", self.optimizer, OPTIMIZERS)
         check_teacher(self.teacher)
@@ -156,6 +161,11 @@ class PPO:
             shards=self._shards,
         )
         self.optimizer = make_optimizer(policy, config)
+        self._depth_optimizer: torch.optim.Optimizer | None = None
+        if config.depth_batch and DEPTH in policy.predictions:
+            assert policy.encoder is not None
+            seeing = nn.ModuleList([policy.encoder, policy.predictions[DEPTH]])
+            self._depth_optimizer = make_optimizer(seeing, config)
         self.generator = torch.Generator().manual_seed(seed)
         self._peak_rate = config.learning_rate
         if config.scale_learning_rate:
@@ -175,11 +185,14 @@ class PPO:
         waited = self.workers.seconds
         progress = self.frames / config.total_frames if progress is None else progress
         expert = expert_share(progress, config.imitation_share)
-        for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate(progress, config.learning_rate, self._peak_rate)
+        for optimizer in filter(None, (self.optimizer, self._depth_optimizer)):
+            for group in optimizer.param_groups:
+                group["lr"] = learning_rate(progress, config.learning_rate, self._peak_rate)
         rollout = self.collector.collect(expert)
         collected = time.perf_counter()
         losses = self._learn(rollout, expert)
+        if self._depth_optimizer is not None:
+            losses |= self._learn_depth(rollout, self._depth_optimizer)
         seconds = time.perf_counter() - collected
         self.policy.update_moments(rollout.observed(slice(None, -1)), self.workers.total)
         gathered = self.workers.gather((rollout.num_frames, losses))
@@ -266,6 +279,7 @@ class PPO:
             old, advantages, returns = old[acted], advantages[acted], returns[acted]
         if expert is None:
             loss, terms = ppo_loss(logits, values, actions, old, advantages, returns, config)
+            predicted.pop(TEACHER_FEATURES, None)  # those of an earlier rollout
         else:
             loss, terms = imitation_loss(logits, values, taught, returns, config.value_weight)
             if expert > ENCODER_ALONE and TEACHER_FEATURES in predicted:
@@ -276,12 +290,41 @@ class PPO:
             terms[f"predict_{name}"] = error.detach()
         return loss, terms
 
+    def _learn_depth(self, rollout: Rollout, optimizer: torch.optim.Optimizer) -> dict[str, float]:
+        """Teach the encoder to predict the depth of all frames of a rollout, in small mini-batches; return the loss."""
+        policy, config = self.policy, self.config
+        parameters = [one for group in optimizer.param_groups for one in group["params"]]
+        names = (DEPTH, *policy.encoder.channels.sensors)  # type: ignore[union-attr]
+        frames = {name: values[:-1].flatten(0, 1) for name, values in rollout.observations.items() if name in names}
+        rows = torch.randperm(rollout.num_frames, generator=self.generator).to(policy.device)
+        losses = []
+        for batch in rows.split(config.depth_batch):
+
+            def loss_of(part: slice, batch: Tensor = batch) -> tuple[Tensor, dict[str, Tensor]]:
+                with torch.autocast(policy.device.type, torch.bfloat16, enabled=config.autocast):
+                    loss = policy.depth_loss({name: values[batch[part]] for name, values in frames.items()})
+                return loss, {"depth": loss.detach()}
+
+            if self._shards is None:
+                optimizer.zero_grad()
+                loss, terms = loss_of(slice(None))
+                loss.backward()
+                for parameter in parameters:
+                    self.workers.total(parameter.grad).div_(self.workers.size)
+            else:
+                terms = self._shards.backward(parameters, loss_of, len(batch), DEPTH_SHARD)
+            torch.nn.utils.clip_grad_norm_(parameters, config.max_grad_norm)
+            optimizer.step()
+            losses.append(terms["depth"])
+        return {"depth": float(torch.stack(losses).mean())}
+
     def get_state(self) -> dict[str, Any]:
         """Return everything that ``set_state`` needs to resume the same run: tensors, arrays and plain values."""
         return {
             "frames": self.frames,
             "policy": self.policy.state_dict(),
             "optimizer": self.optimizer.state_dict(),
+            "depth_optimizer": self._depth_optimizer and self._depth_optimizer.state_dict(),
             "generator": self.generator.get_state(),
             "collector": self.collector.get_state(),
         }
@@ -291,6 +334,8 @@ class PPO:
         self.frames = state["frames"]
         self.policy.load_state_dict(state["policy"])
         self.optimizer.load_state_dict(state["optimizer"])
+        if self._depth_optimizer is not None:
+            self._depth_optimizer.load_state_dict(state["depth_optimizer"])
         self.generator.set_state(state["generator"])
         self.collector.set_state(state["collector"])
 
@@ -311,7 +356,7 @@ def _acted(rollout: Rollout, envs: Tensor | slice) -> Tensor:
     return acted | ~acted.any()  # a loss over no steps has no mean
 
 
-def make_optimizer(policy: Policy, config: PPOConfig) -> torch.optim.Optimizer:
+def make_optimizer(policy: nn.Module, config: PPOConfig) -> torch.optim.Optimizer:
     """Make the optimizer of a configuration; its learning rate is set in each iteration.
 
     Lamb decays all parameters, as in the paper's code; AdamW decays matrices and kernels only.

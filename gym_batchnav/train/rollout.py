@@ -102,8 +102,7 @@ class Collector:
 
         Args:
             expert_share: Share of actions that come from the teacher instead of the policy; the teacher's actions are
-                recorded at every step. None lets the policy take all of them; a teacher with an encoder then still
-                gives the features of its images.
+                recorded at every step. None lets the policy take all of them.
         """
         clock = time.perf_counter()
         simulated, rendered = self._environment_seconds()
@@ -147,11 +146,10 @@ class Collector:
         rollout = self._rollout
         logits, rollout.values[step], self._memory = self._infer(step)
         actions = torch.multinomial(logits.softmax(-1), 1, generator=self.generator).squeeze(-1)
-        if expert_share is not None or (self._teacher is not None and self._teacher.num_features):
+        if expert_share is not None:
             clock = time.perf_counter()
             rollout.taught[step] = self._taught(step)
             self._expert_seconds += time.perf_counter() - clock
-        if expert_share is not None:
             chance = torch.rand(actions.shape, generator=self.generator, device=actions.device)
             actions = torch.where(chance < expert_share, rollout.taught[step].argmax(-1), actions)
         rollout.actions[step] = actions

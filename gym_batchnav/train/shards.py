@@ -38,6 +38,7 @@ class Shards:
         parameters: Sequence[nn.Parameter],
         loss: Callable[[slice], tuple[Tensor, dict[str, Tensor]]],
         num_rows: int,
+        size: int | None = None,
     ) -> dict[str, Tensor]:
         """Set the gradients of parameters to those of the mean loss of all rows, and return its mean terms.
 
@@ -51,7 +52,7 @@ class Shards:
                 found = torch.autograd.grad(value * share, parameters, allow_unused=True)
             return list(found), {name: one * share for name, one in terms.items()}
 
-        shards = self._map(gradients, num_rows, self._learning)
+        shards = self._map(gradients, num_rows, size or self._learning)
         for parameter, *found in zip(parameters, *(one for one, _ in shards), strict=True):
             parts = [one for one in found if one is not None]
             parameter.grad = sum(parts[1:], parts[0]) if parts else None

@@ -35,8 +35,10 @@ def make_ppo(workers, kind, num_envs, num_steps, torch_seed=0, **config):
         camera=Camera(8, 8), sensors=() if kind == "blind" else ("depth", "rgb"),
     )  # fmt: skip
     torch.manual_seed(torch_seed)
-    policy = make_policy(kind, env.single_observation_space)
-    ppo_config = PPOConfig(100_000, num_steps, num_minibatches=1, normalize_advantages=True, **config)
+    policy = make_policy(kind, env.single_observation_space, () if kind == "blind" else ("depth",))
+    ppo_config = PPOConfig(
+        100_000, num_steps, num_minibatches=1, normalize_advantages=True, depth_batch=num_envs * num_steps, **config
+    )
     return PPO(env, policy, ppo_config, seed=3, workers=workers)
 
 

@@ -165,11 +165,12 @@ class TestTraining:
 
     @pytest.mark.parametrize("optimizer", ["adamw", "lamb"])
     def test_it_resumes_to_the_same_curve(self, make, optimizer):
-        ppo = make("small", num_epochs=2, optimizer=optimizer)
+        keywords = {"num_epochs": 2, "optimizer": optimizer, "hidden": ("depth",), "depth_batch": 24}
+        ppo = make("small", **keywords)
         curve(ppo, 2)
         state = copy.deepcopy(ppo.get_state())
         expected, weights = curve(ppo, 2)
-        resumed = make("small", seed=5, num_epochs=2, optimizer=optimizer)
+        resumed = make("small", seed=5, **keywords)
         resumed.set_state(state)
         found, same_weights = curve(resumed, 2)
         assert found == expected
@@ -178,7 +179,10 @@ class TestTraining:
     @pytest.mark.parametrize("imitation_share", [0.0, 1.0])
     def test_shards_learn_what_the_whole_does_with_any_number_of_threads(self, make, imitation_share):
         def learned(shards):
-            ppo = make("small", num_envs=14, normalize_advantages=True, imitation_share=imitation_share)
+            ppo = make(
+                "small", num_envs=14, normalize_advantages=True, imitation_share=imitation_share,
+                hidden=("depth",), depth_batch=48,
+            )  # fmt: skip
             ppo._shards = ppo.collector._shards = shards
             reports, weights = curve(ppo, 2)
             return [losses for _, losses, _ in reports], weights
