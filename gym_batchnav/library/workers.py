@@ -22,9 +22,17 @@ from gym_batchnav.library.cache import CacheWarning, DiskCache
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.library.loader import Abandoned, Outcome, is_lasting, reason_of
 from gym_batchnav.library.prepare import NavigationPreparer, makers_digest
-from gym_batchnav.library.sources import SceneSource, recipe_from, shipped_scenes, source_from_recipe
+from gym_batchnav.library.sources import (
+    SceneSource,
+    files_are,
+    files_of,
+    recipe_from,
+    shipped_scenes,
+    source_from_recipe,
+)
 from gym_batchnav.navmesh.mesh import NavMeshSettings
 from gym_batchnav.scene.files import SceneError
+from gym_batchnav.scene.scene import Scene
 from gym_batchnav.system.child import POLL, UNINTERRUPTED, Child, ChildLost, check_not_abandoned, never, share_work
 from gym_batchnav.system.limits import available_memory
 from gym_batchnav.system.notices import warn_user
@@ -239,10 +247,13 @@ class PreparationWorker:
         return are_stored and recipe.get("path") in [str(path) for path in shipped_scenes().values()]
 
     def is_prepared(self, recipe: Mapping[str, Any]) -> bool:
-        """Return whether a scene has been prepared with these settings and its results are still in the cache."""
+        """Return whether a scene has been prepared from these files and settings, and its results are in the cache."""
         try:
             mark = self._disk.load(self._mark(recipe))
-            return mark is not None and all((self._disk.directory / name).is_file() for name in mark["files"].tolist())
+            if mark is None or not all((self._disk.directory / name).is_file() for name in mark["files"].tolist()):
+                return False
+            sources = dict(zip(mark["sources"].tolist(), mark["digests"].tolist(), strict=True))
+            return files_are(Path(recipe.get("path", "")).parent, sources)
         except (OSError, KeyError, TypeError, ValueError):  # a damaged entry, so the scene is prepared again
             return False
 
@@ -253,7 +264,9 @@ class PreparationWorker:
             raise SceneError(name, result["refused"])
         if result["failed"] is not None:
             raise PreparationFailed(f"scene {name!r}: {result['failed']}")
-        self._disk.store(self._mark(recipe), {"files": np.array(result["files"], str)})
+        sources = result["sources"]
+        names = {"files": result["files"], "sources": list(sources), "digests": list(sources.values())}
+        self._disk.store(self._mark(recipe), {key: np.array(value, str) for key, value in names.items()})
         return tuple(result["warnings"])
 
     def _mark(self, recipe: Mapping[str, Any]) -> str:
@@ -375,9 +388,11 @@ def answer(request: Mapping[str, Any]) -> dict[str, Any]:
 
     Returns:
         ``refused``: why the scene can never be used, or None; ``failed``: a possibly temporary error, or None;
-        ``warnings``: messages for the user; ``files``: the cache entries that the scene needs.
+        ``warnings``: messages for the user; ``files``: the cache entries that the scene needs; ``sources``: the
+        SHA-256 of the files that it was made from, see ``files_of``.
     """
     refused = failed = None
+    sources: dict[str, str] = {}
     disk = _disk(request["cache_dir"], request["max_bytes"])
     disk.used.clear()
     caught: list[warnings.WarningMessage] = []
@@ -385,7 +400,7 @@ def answer(request: Mapping[str, Any]) -> dict[str, Any]:
         warnings.simplefilter("always")
         _keep_warnings_of_this_thread(caught)
         try:
-            _prepare(request, disk)
+            sources = dict(files_of(_prepare(request, disk)))
         except Exception as error:
             if is_lasting(error):
                 refused = reason_of(error)[:MAX_TEXT]
@@ -398,6 +413,7 @@ def answer(request: Mapping[str, Any]) -> dict[str, Any]:
         "failed": failed,
         "warnings": [str(one.message)[:MAX_TEXT] for one in relevant[:MAX_WARNINGS]],
         "files": sorted(path.name for path in disk.used if path.is_file()),
+        "sources": sources,
     }
 
 
@@ -414,7 +430,7 @@ def _keep_warnings_of_this_thread(caught: list[warnings.WarningMessage]) -> None
     warnings.showwarning = keep
 
 
-def _prepare(request: Mapping[str, Any], disk: DiskCache) -> None:
+def _prepare(request: Mapping[str, Any], disk: DiskCache) -> Scene:
     settings = request["settings"]
     episode_file = request["episode_file"]
     sampler = request["sampler"]
@@ -431,6 +447,7 @@ def _prepare(request: Mapping[str, Any], disk: DiskCache) -> None:
         preparer.ground(scene)
     else:
         preparer(scene)
+    return scene
 
 
 class _Disk(DiskCache):

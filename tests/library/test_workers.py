@@ -88,6 +88,7 @@ def test_warnings_of_other_threads_are_shown_meanwhile(worker, folder, monkeypat
         other.start()
         other.join()
         warnings.warn("from here", stacklevel=1)
+        return box_room()
 
     monkeypatch.setattr("gym_batchnav.library.workers._prepare", prepare)
     with pytest.warns(UserWarning, match="from elsewhere") as caught:
@@ -146,6 +147,13 @@ def test_what_is_marked_as_prepared_is_there_and_of_these_versions(folder, tmp_p
         assert not worker.is_prepared(wanted)
         entry.write_bytes(content)
     assert worker.is_prepared(wanted)
+    config = folder / "room.stage_config.json"
+    config.write_text('{"up": [0, 1, 0], "front": [0, 0, -1], "units_to_meters": 1.5}')
+    assert not worker.is_prepared(wanted)
+    worker.prepare_here(wanted)
+    assert worker.is_prepared(wanted)
+    config.unlink()
+    assert not worker.is_prepared(wanted)
 
 
 def test_what_may_pass_is_no_refusal(worker, folder, monkeypatch):
