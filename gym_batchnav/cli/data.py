@@ -155,6 +155,8 @@ def _usage(folder: Path, report: CopyReport, others: list[Dataset]) -> str:
         is_object_nav = False
     except ObjectNavFile:
         is_object_nav = True
+    except ValueError:  # told where the file is used
+        is_object_nav = False
     fitting = next(one for one in (report.dataset, *others) if ("ObjectNav" in one.usage) == is_object_nav)
     return fitting.usage.format(folder=folder, file=file)
 

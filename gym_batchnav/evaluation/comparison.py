@@ -216,23 +216,23 @@ def make_comparison(asked: Asked, load: LoadAgent, note: Callable[[str], None] =
     comparison = Comparison(asked, {**policies, **baselines}, keywords, env, blind_env, per_scene)
     try:
         comparison.check()
+        if isinstance(asked.episodes, str):
+            _note_what_is_left_out(Path(asked.episodes), comparison, note)
     except BaseException:
         comparison.close()
         raise
-    if isinstance(asked.episodes, str):
-        _note_what_is_left_out(Path(asked.episodes), comparison, note)
     return comparison
 
 
 def _note_what_is_left_out(file: Path, comparison: Comparison, note: Callable[[str], None]) -> None:
-    """Tell ``note`` if a dataset has episodes of other scenes; files in ``content/`` are only counted."""
+    """Tell ``note`` if a dataset has episodes that are not run; files in ``content/`` are only counted."""
     document, _ = read_document(file, Size(0, 0))
     if document["episodes"]:
         unit, there, found = "episodes", len(document["episodes"]), len(comparison.numbers)
     else:
         unit, there, found = "scenes", len(content_of(file)), len(comparison.env.library.active)
     if found < there:
-        note(f"{found:,} of the {there:,} {unit} of '{file}' are run: those of the given scenes")
+        note(f"{found:,} of the {there:,} {unit} of '{file}' are run: those that fit the given scenes")
 
 
 def episodes_per_scene_of(episodes: int | None, num_scenes: int) -> int:

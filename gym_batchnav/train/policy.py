@@ -27,6 +27,7 @@ GOAL = PointGoal.name
 PREVIOUS_ACTION = "previous_action"
 TEACHER_FEATURES = "teacher_features"  # of the images of a teacher that is a policy
 EMBEDDING = 32
+DEPTH_SIDE = 32  # pixels per side of predicted depth, at most
 MAX_CATEGORIES = 1000
 MIN_RANGES = 8  # elements from which a sensor counts as a range finder
 NEAR = 0.1  # metres, below which ranges differ little to a policy that reads scans
@@ -125,21 +126,24 @@ class Prediction(nn.Module):
 class DepthPrediction(nn.Module):
     """A prediction of the depth of an image that the policy does not observe, from the features of those it does.
 
-    It teaches an encoder of colours shapes and distances, with far more detail than a reward does.
+    It teaches an encoder of colours shapes and distances, with far more detail than a reward does. Of larger images, it
+    predicts every second pixel, every third and so on: at most 32 x 32.
     """
 
     def __init__(self, box: gymnasium.spaces.Box, num_features: int) -> None:
         super().__init__()
-        self.shape = box.shape
-        self.linear = nn.Linear(num_features, math.prod(box.shape))
+        height, width, _ = box.shape
+        self.stride = -(-max(height, width) // DEPTH_SIDE)
+        self.shape = (-(-height // self.stride), -(-width // self.stride), 1)
+        self.linear = nn.Linear(num_features, math.prod(self.shape))
 
     def forward(self, features: Tensor) -> Tensor:
         """Predict codes of depth [..., H, W, 1], see ``depth_code``, from features [..., F]."""
         return self.linear(features).unflatten(-1, self.shape)
 
     def loss(self, predicted: Tensor, depth: Tensor) -> Tensor:
-        """Return the mean squared error of predicted codes of depth in [0, 1]."""
-        return (predicted - depth_code(depth)).square().mean()
+        """Return the mean squared error of predicted codes of depth in [0, 1], an image of all pixels."""
+        return (predicted - depth_code(depth[..., :: self.stride, :: self.stride, :])).square().mean()
 
 
 class CategoryEmbedding(nn.Module):

@@ -12,7 +12,14 @@ import torch
 from torch import Tensor, nn
 
 from gym_batchnav.env.batch import BatchNavEnv
-from gym_batchnav.system.numbers import check_between, check_choice, check_counts, check_not_negative, check_positive
+from gym_batchnav.system.numbers import (
+    check_between,
+    check_choice,
+    check_counts,
+    check_not_negative,
+    check_positive,
+    check_whole,
+)
 from gym_batchnav.train.distributed import Workers
 from gym_batchnav.train.imitation import check_teacher, expert_share, imitation_loss
 from gym_batchnav.train.lamb import EPSILON, Lamb, decay_groups, lamb_groups, learning_rate, scaled_learning_rate
@@ -93,7 +100,8 @@ class PPOConfig:
             check_between(0, 1, **{name: getattr(self, name)})
         for name in ("clip", "max_grad_norm", "learning_rate"):
             check_positive(**{name: getattr(self, name)})
-        for name in ("value_weight", "entropy_weight", "prediction_weight", "depth_batch", "weight_decay"):
+        check_whole(depth_batch=self.depth_batch)
+        for name in ("value_weight", "entropy_weight", "prediction_weight", "weight_decay"):
             check_not_negative(**{name: getattr(self, name)})
         check_choice("optimizer", self.optimizer, OPTIMIZERS)
         check_teacher(self.teacher)

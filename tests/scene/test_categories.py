@@ -89,7 +89,10 @@ def test_objects_of_generated_homes_have_their_class_also_when_saved_and_those_o
     assert [one.category for one in own] == ["clutter", "wall"]
     scene = replace(scene, objects=(*own, SceneObject.named("books_2")))
     save_glb(scene, tmp_path / "home.glb")
-    assert [one.category for one in load_scene(tmp_path / "home.glb").objects] == ["clutter", "wall", "books"]
+    file = tmp_path / "home.glb"
+    assert [one.category for one in load_scene(file).objects] == ["clutter", "wall", "books"]
+    file.write_bytes(file.read_bytes().replace(b'"category":"books"', b'"class":"my books"'))
+    assert load_scene(file).objects[2].category == "my books"
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ def test_a_student_that_sees_colours_learns_the_features_that_its_teacher_sees_i
 
 
 def test_an_encoder_of_colours_learns_depth_in_small_batches(make):
-    env = make(16, sensors=("rgb", "depth"))
+    env = make(16, sensors=("rgb", "depth"), camera=Camera(40, 16))
     policy = make_policy("compact", env.single_observation_space, hidden=("depth",))
     config = PPOConfig(num_steps=8, optimizer="adamw", learning_rate=2e-3, prediction_weight=0.0, depth_batch=48)
     ppo = PPO(env, policy, config)
@@ -96,7 +96,7 @@ def test_an_encoder_of_colours_learns_depth_in_small_batches(make):
     frames = rollout.observed(slice(None, -1))
     *_, predicted = policy(frames, rollout.state, rollout.begun[:-1], predict=True)
     code = 1 + 2 * torch.log(frames["depth"].clamp(0.005, 1)) / np.log(200)
-    error = ((predicted["depth"] - code) ** 2).mean()
+    error = ((predicted["depth"] - code[:, :, ::2, ::2]) ** 2).mean()  # at most 32 x 32 pixels
     torch.testing.assert_close(policy.prediction_loss("depth", predicted["depth"], frames["depth"]), error)
     assert error < errors[0]
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gym_batchnav.scene.builder import MAX_PARTS, TOO_MANY_PARTS, Material, Part, SceneBuilder
-from gym_batchnav.scene.categories import GENERATOR, MAX_LABEL, SceneObject, category_in_extras
+from gym_batchnav.scene.categories import GENERATOR, SceneObject, category_in_extras
 from gym_batchnav.scene.files import SceneFiles
 from gym_batchnav.scene.formats.gltf_codecs import decode_draco, draco_counts
 from gym_batchnav.scene.formats.gltf_document import (
@@ -58,12 +58,13 @@ def read_gltf(files: SceneFiles, builder: SceneBuilder, scene: str | None = None
                     continue
                 copies = matrix @ document.instances(node) if skin is None else [np.eye(4)]
                 label = str(node.get("name") or f"node_{index}")
-                one = SceneObject.named(label, category_in_extras(node))
+                stated = category_in_extras(node)
+                one = SceneObject.named(label, stated)
                 if document.generator == GENERATOR:  # a file that this package wrote
-                    made = SceneObject.generated(label)
+                    one = one if stated else SceneObject.generated(label)
                     extras = mapping(node.get("extras", {}), "extras")
-                    category = str(extras.get("category", made.category))[:MAX_LABEL]  # "" is one too
-                    one = SceneObject(made.name, category, extras.get("solid") is not False)
+                    category = "" if extras.get("category") == "" else one.category
+                    one = SceneObject(one.name, category, extras.get("solid") is not False)
                 for copy in copies:
                     builder.add_object(one, parts, copy)
     else:
