@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from gym_batchnav.env.batch import BatchNavEnv
+from gym_batchnav.env.batch import BatchNavEnv, batch_of
 from gym_batchnav.library.prepare import Navigation
 from gym_batchnav.navmesh.agents import NavMeshAgents
 from gym_batchnav.viz.floors import storey_at
@@ -27,12 +27,13 @@ def batch_map(env: BatchNavEnv, slot: int = 0, size: int = 768, floor: np.ndarra
     A building shows one storey, cut below its ceiling; a landscape is shown as a whole.
 
     Args:
-        env: The batch; it must have been reset.
+        env: The batch, with or without wrappers; it must have been reset.
         slot: The slot in the batch's library, such as ``env.agents.slot[0]``.
         size: Pixels along the longer side.
         floor: A height on the storey to show, in metres, or heights [M], most of which lie on it; the heights of the
             agents in the scene if not given.
     """
+    env = batch_of(env)
     heights = env.agents.position[env.agents.slot == slot, 1] if floor is None else floor
     return storey_map(env.renderer, env.library.scene(slot), slot, env.simulator.navmesh(slot), size, heights)
 
@@ -66,7 +67,7 @@ def episode_clip(env: BatchNavEnv, recording: Recording, size: int = 640, every:
     """Draw the filmed agents of a recording on the map of their scene, next to their views.
 
     Args:
-        env: The batch that was recorded.
+        env: The batch that was recorded, with or without wrappers.
         recording: A recording of one or more agents, filmed in one scene.
         size: Pixels along the longer side of the map.
         every: Steps per frame; by default at least 2, and enough that the clip has at most 120 frames.
@@ -78,6 +79,7 @@ def episode_clip(env: BatchNavEnv, recording: Recording, size: int = 640, every:
     Raises:
         ValueError: No agent was filmed, or the agents are in several scenes.
     """
+    env = batch_of(env)
     count = recording.num_filmed
     scenes = np.unique(recording.slots[:count])
     if len(scenes) != 1:
@@ -119,6 +121,7 @@ def trajectory_maps(env: BatchNavEnv, recording: Recording) -> np.ndarray:
 
     Tasks without success have no shortest paths and no SPL. Flights are shown from above and from the side.
     """
+    env = batch_of(env)
     sheets = []
     titles = []
     for slot in dict.fromkeys(recording.slots.tolist()):

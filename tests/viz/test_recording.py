@@ -91,7 +91,7 @@ def test_what_cannot_be_recorded_is_refused_with_a_remedy(make):
 def test_a_clip_shows_the_way_so_far_beside_the_view(make):
     env = make()
     recording = viz.record_episodes(env, indices=(0, 1), size=48, seed=1)
-    frames = viz.episode_clip(env, recording, size=600, every=3)
+    frames = viz.episode_clip(gymnasium.wrappers.vector.RecordEpisodeStatistics(env), recording, size=600, every=3)
     last = int(recording.num_steps.max())
     assert len(frames) == len([*range(0, last, 3), last])
     assert len({frame.shape for frame in frames}) == 1
