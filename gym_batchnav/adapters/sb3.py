@@ -422,6 +422,17 @@ class SB3Agent(_ModelAgent):
         }
         self._normalizer = unwrap_vec_normalize(env)
 
+    def reset(self, env: BatchNavEnv) -> None:
+        """Forget everything; ValueError if the cameras of ``env`` do not show what the model was trained on."""
+        super().reset(env)
+        shown = env.cameras.rig.spaces
+        for key, space in self._inner.batch.cameras.rig.spaces.items():
+            if shown.get(key) != space:
+                raise ValueError(
+                    f"the model was trained with {key} in {space}, the batch has {shown.get(key, f'no {key}')}: make "
+                    "it with the camera= and sensors= of the training, which SB3Agent.env_keywords has"
+                )
+
     def act(self, env: BatchNavEnv, observation: Any, begun: np.ndarray) -> np.ndarray:
         """Return the model's actions [N] for the batch's own observations."""
         seen = self._inner.encode(observation)

@@ -373,6 +373,8 @@ def test_an_agent_acts_in_a_batch_of_its_own_as_in_training(make):
     keywords = env_keywords_of(SB3Agent(model, env))
     assert keywords["camera"] == Camera(36, 36) and keywords["max_episode_steps"] == LIMIT
     assert np.abs(rewards[1] - scores["reward"]).max() > 0.01
+    with pytest.raises(ValueError, match=r"trained with depth in .*36, 36, 1.*, the batch has .*40, 40, 1"):
+        evaluate(make(3, "next_step", camera=Camera(40, 40)), SB3Agent(model, env))
 
 
 def test_an_agent_that_read_one_array_acts_in_a_batch_with_a_dict(make):
