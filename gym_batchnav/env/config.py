@@ -481,6 +481,7 @@ def with_defaults(given: Mapping[str, Any], defaults: Mapping[str, Any] = Mappin
     Raises:
         ValueError: The protocol is unknown, or a given task lacks values that the protocol's task sets.
     """
+    given = {name: value for name, value in given.items() if name != "task" or value is not None}
     if given.get("protocol") is None:
         return {**defaults, **given}
     protocol = protocol_of(given["protocol"])

@@ -103,7 +103,7 @@ def make_batch(name: str, num_envs: int = 1, **keywords: Any) -> VectorEnv:
         keywords = {**wrapper.keywords, **keywords}
     if keywords.get("protocol") is not None:
         protocol = protocol_of(keywords["protocol"])
-        if "task" not in keywords and not isinstance(protocol.task, task):
+        if keywords.get("task") is None and not isinstance(protocol.task, task):
             theirs = type(protocol.task).__name__
             remedy = f"make BatchNav/{theirs}-v0" if theirs in IDS else "use BatchNavEnv(protocol=...)"
             raise ValueError(f"protocol={protocol.name!r} is for {theirs}, not {task.__name__}: {remedy} instead")

@@ -57,6 +57,14 @@ def test_a_task_without_a_goal_has_no_shortest_path():
     env.close()
 
 
+def test_no_task_is_that_of_the_id_or_the_protocol():
+    env = gymnasium.make_vec("BatchNav/Flee-v0", num_envs=2, scenes=[box_room()], sensors=(), task=None)
+    assert type(env.unwrapped.task).__name__ == "Flee"
+    env.close()
+    with pytest.raises(ValueError, match="is for PointNav, not Flee"):
+        gymnasium.make_vec("BatchNav/Flee-v0", num_envs=2, protocol="pointnav-2021", task=None)
+
+
 @pytest.mark.parametrize(
     ("unknown", "remedy"),
     [
