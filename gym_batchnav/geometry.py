@@ -143,8 +143,8 @@ class Camera:
             raise ValueError(f"eye_height={self.eye_height}: pass metres from -1000 to 1000")
         if not self.near > 0.0:
             raise ValueError(f"near={self.near}: pass a distance in metres greater than 0")
-        if not self.max_depth > self.near:
-            raise ValueError(f"max_depth={self.max_depth}: it must be greater than near={self.near}")
+        if not self.near < self.max_depth <= float(np.finfo(np.float32).max):
+            raise ValueError(f"max_depth={self.max_depth}: pass metres greater than near={self.near}, at most 3.4e38")
         if not (0.0 <= self.min_depth and np.float32(self.min_depth) < np.float32(self.max_depth)):
             raise ValueError(f"min_depth={self.min_depth}: pass metres from 0 to less than max_depth={self.max_depth}")
         if not isinstance(self.offset, (tuple, list)) or len(self.offset) != 2 or not all(map(is_number, self.offset)):

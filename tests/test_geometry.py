@@ -134,9 +134,9 @@ def test_intrinsics_put_the_edges_of_the_view_on_the_edges_of_the_picture():
         {"width": 0}, {"height": 4097}, {"width": 64.0}, {"height": True}, {"hfov_deg": np.nan}, {"hfov_deg": "90"},
         {"eye_height": np.nan}, {"eye_height": np.inf}, {"eye_height": 1e6}, {"near": np.nan},
         {"max_depth": np.inf}, {"lit": "no"}, {"normalize_depth": None}, {"cull_backfaces": 1}, {"hfov_deg": 180},
-        {"near": 0}, {"max_depth": 0.01}, {"depth_miss": "black"}, {"min_depth": -0.1}, {"min_depth": 10},
-        {"yaw_deg": np.inf}, {"pitch_deg": None}, {"roll_deg": True}, {"offset": (1, 2, 3)}, {"offset": 0.5},
-        {"offset": (np.nan, 0)}, {"offset": (0, 2000)},
+        {"near": 0}, {"max_depth": 0.01}, {"max_depth": 1e39}, {"depth_miss": "black"}, {"min_depth": -0.1},
+        {"min_depth": 10}, {"yaw_deg": np.inf}, {"pitch_deg": None}, {"roll_deg": True}, {"offset": (1, 2, 3)},
+        {"offset": 0.5}, {"offset": (np.nan, 0)}, {"offset": (0, 2000)},
     ],
     ids=str,
 )  # fmt: skip
