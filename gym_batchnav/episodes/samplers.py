@@ -22,7 +22,7 @@ from gym_batchnav.episodes.objects import (
 from gym_batchnav.episodes.sampling import sample_episodes, sample_tours
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.scene.scene import Scene
-from gym_batchnav.system.numbers import check_between, check_choice, check_counts, check_flags
+from gym_batchnav.system.numbers import check_between, check_choice, check_counts, check_flags, unwrap_numpy
 
 _SHOWN = 20  # categories of a scene in an error
 _PACKAGE = __name__.partition(".")[0]
@@ -87,6 +87,7 @@ class TourEpisodes:
         check_counts(num_goals=self.num_goals)
         check_between(1, 100, num_goals=self.num_goals)
         check_choice("floors", self.floors, FLOORS)
+        unwrap_numpy(self)
 
     def sample(self, scene: Scene, navmesh: NavMesh, num_episodes: int, rng: np.random.Generator) -> EpisodeSet:
         """Return episodes with several goals."""
@@ -125,6 +126,7 @@ class ObjectEpisodes:
         check_flags(per_instance=self.per_instance)
         check_choice("floors", self.floors, FLOORS)
         _ = self.view_rules  # checks the height
+        unwrap_numpy(self)
 
     @property
     def view_rules(self) -> ViewRules:
@@ -206,8 +208,7 @@ def sampler_to_json(sampler: EpisodeSampler) -> dict[str, Any] | None:
     if not is_rebuildable(sampler):
         return None
     values = asdict(sampler)  # type: ignore[call-overload]  # all are dataclasses
-    plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}
-    return {"module": type(sampler).__module__.removeprefix(_PACKAGE), "kind": type(sampler).__name__, **plain}
+    return {"module": type(sampler).__module__.removeprefix(_PACKAGE), "kind": type(sampler).__name__, **values}
 
 
 def sampler_from_json(values: Mapping[str, Any]) -> EpisodeSampler:

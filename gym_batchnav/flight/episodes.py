@@ -22,7 +22,7 @@ from gym_batchnav.scene.files import SceneError
 from gym_batchnav.scene.scene import Scene
 from gym_batchnav.scene.simplify import digest_of_geometry
 from gym_batchnav.system.code import code_digest
-from gym_batchnav.system.numbers import check_between, check_choice, check_counts
+from gym_batchnav.system.numbers import check_between, check_choice, check_counts, unwrap_numpy
 from gym_batchnav.system.progress import report_stage
 
 MAX_FIELD_BYTES = 128_000_000  # of a scene's shortest paths; a large scene has fewer goals
@@ -83,6 +83,7 @@ class FlightEpisodes:
         check_choice("floors", self.floors, FLOORS)
         check_between(1.0, 1000.0, straight_ratio=self.straight_ratio)
         self._rules()
+        unwrap_numpy(self)
 
     def _rules(self) -> SamplingRules:
         """Return the limits on pairs of a start and a goal; raise ValueError for limits that none can satisfy."""

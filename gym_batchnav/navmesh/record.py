@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 
 import numpy as np
 
-from gym_batchnav.system.numbers import check_choice, check_length, check_not_negative, is_number
+from gym_batchnav.system.numbers import check_choice, check_length, check_not_negative, is_number, unwrap_numpy
 
 GEODESICS = ("exact", "detour")  # methods that measure distances: the shortest paths, and those of Habitat
 MAX_VERTICES = 6  # per polygon
@@ -61,8 +61,7 @@ class NavMeshSettings:
                 raise ValueError(f"{setting.name}={str(value)[:100]}: pass True or False")
             if not isinstance(setting.default, bool) and not (is_number(value) and -LARGEST <= value <= LARGEST):
                 raise ValueError(f"{setting.name}={str(value)[:100]}: pass a number of at most {LARGEST:g}")
-            if isinstance(value, np.generic):
-                object.__setattr__(self, setting.name, value.item())
+        unwrap_numpy(self)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -89,6 +90,14 @@ def check_choice(name: str, value: object, choices: Sequence[object]) -> None:
     if value not in choices:
         given = f"{value!r:.{MAX_SHOWN}}"
         raise ValueError(f"{name}={given}: choose one of {', '.join(map(repr, choices))}")
+
+
+def unwrap_numpy(values: Any) -> None:
+    """Convert the NumPy scalars of a frozen dataclass, so that JSON holds them and equal values look the same."""
+    for one in fields(values):
+        value = getattr(values, one.name)
+        if isinstance(value, np.generic):
+            object.__setattr__(values, one.name, value.item())
 
 
 def _check(values: Mapping[str, float], fits: Callable[[float], bool], wanted: str) -> None:

@@ -106,6 +106,7 @@ def test_tours_come_from_the_cache_unchanged(make):
 
 
 def test_samplers_survive_json():
-    for sampler in (PointEpisodes(), TourEpisodes(5)):
+    for sampler in (PointEpisodes(), TourEpisodes(5), TourEpisodes(np.int64(5))):
         assert sampler_from_json(sampler_to_json(sampler)) == sampler
+    assert repr(sampler) == repr(TourEpisodes(5))  # which is part of the cache's key
     assert sampler_to_json(object()) is None
