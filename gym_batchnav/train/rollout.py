@@ -106,6 +106,8 @@ class Collector:
         """
         clock = time.perf_counter()
         simulated, rendered = self._environment_seconds()
+        if self._teacher is not None and expert_share is None:
+            self._teacher.reset(self.env)  # a longer run may imitate it again
         rollout = self._rollout
         for values in (*rollout.observations.values(), rollout.begun, rollout.waiting):
             values[0] = values[self._row]

@@ -15,6 +15,7 @@ from gym_batchnav.train.imitation import expert_share, imitation_loss  # noqa: E
 from gym_batchnav.train.policy import make_policy  # noqa: E402
 from gym_batchnav.train.policy_file import save_policy  # noqa: E402
 from gym_batchnav.train.ppo import PPO, PPOConfig  # noqa: E402
+from gym_batchnav.train.rollout import Collector  # noqa: E402
 from gym_batchnav.train.run import take_memory  # noqa: E402
 
 
@@ -99,6 +100,16 @@ def test_an_encoder_of_colours_learns_depth_in_small_batches(make):
     error = ((predicted["depth"] - code[:, :, ::2, ::2]) ** 2).mean()  # at most 32 x 32 pixels
     torch.testing.assert_close(policy.prediction_loss("depth", predicted["depth"], frames["depth"]), error)
     assert error < errors[0]
+
+
+def test_a_teacher_that_is_imitated_again_remembers_nothing(make, taught):
+    env = make(2)
+    student = make_policy("compact", env.single_observation_space)
+    collector = Collector(env, student, num_steps=2, teacher=taught[1])
+    collector.collect(1.0)
+    assert collector.get_state()["teacher"].any()
+    collector.collect()
+    assert not collector.get_state()["teacher"].any()
 
 
 def test_a_teacher_that_cannot_see_is_refused(make, taught):
