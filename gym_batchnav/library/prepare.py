@@ -114,7 +114,7 @@ class NavigationPreparer:
     def __call__(self, scene: Scene) -> Navigation:
         """Prepare one scene."""
         if self.cache is not None:
-            report_stage(f"{scene.name}: reading from the cache")  # which the stages of what is missing replace
+            report_stage(f"{scene.name}: looking in the cache")  # which the stages of what is missing replace
         prepare = getattr(self.sampler, "prepare", None)
         if prepare is not None:
             if self.episode_file is not None:

@@ -199,13 +199,14 @@ def load_recipe(recipe: Recipe, disk: DiskCache | None) -> Scene:
         disk = None  # making the scene raises an error with the details
     if disk is None:
         return recipe.complete(recipe.make())
-    report_stage(f"{recipe.name}: reading from the cache")
+    report_stage(f"{recipe.name}: looking in the cache")
     arrays = disk.load(key)
     if arrays is not None:
         with suppress(ValueError, KeyError, TypeError):  # an entry of another layout or a damaged one is replaced
             scene = unpack_scene(arrays)
             if recipe.is_current(scene, key):
                 return recipe.complete(scene)
+    report_stage(f"{recipe.name}: making the scene")
     scene = recipe.make()
     disk.store(key, pack_scene(scene))
     return recipe.complete(scene)

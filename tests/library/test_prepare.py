@@ -184,7 +184,7 @@ def test_progress_says_that_a_prepared_scene_is_only_looked_up(tmp_path):
     preparer(box_room("room"))
     assert progress._stages == ["room: sampling episodes"]
     preparer(box_room("room"))
-    assert progress._stages == ["room: reading from the cache"]
+    assert progress._stages == ["room: looking in the cache"]
     prepared = SimpleNamespace(is_prepared=lambda recipe: True)
     assert prepare_scene(prepared, SimpleNamespace(name="attic", recipe={})) == ()
     assert progress._stages == ["attic: looking in the cache"]
