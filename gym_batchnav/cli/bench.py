@@ -11,13 +11,14 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from gym_batchnav.cli.flags import listed
+from gym_batchnav.cli.flags import listed, refuse_options
 from gym_batchnav.system.progress import share_progress
 
 _CIRCUMSTANCES = (
     "num_envs", "scenes", "resident_scenes", "triangles_per_scene", "sensors", "resolution", "renderer", "device",
     "machine", "threads",
 )  # fmt: skip
+_OF_NAVIGATION = ("what", "scenes", "num_envs", "seconds", "as_json")  # parameters that apply without images
 
 
 class Measured(str, Enum):
@@ -29,6 +30,7 @@ class Measured(str, Enum):
 
 
 def bench(
+    context: typer.Context,
     what: Annotated[
         Measured,
         typer.Option(help="step: whole steps; render: images from random poses; navigation: steps without images."),
@@ -61,6 +63,8 @@ def bench(
     """
     from gym_batchnav.bench import bench_render, bench_step
 
+    if what is Measured.NAVIGATION:
+        refuse_options(context, _OF_NAVIGATION, "with --what navigation, which draws no images")
     spec: Any = scenes or "apartments"
     names = listed(sensors) if what is not Measured.NAVIGATION else ()
     count = num_envs or (4096 if what is Measured.NAVIGATION else 256)

@@ -195,6 +195,8 @@ def make_comparison(asked: Asked, load: LoadAgent, note: Callable[[str], None] =
     policies = _policies(asked, load)
     about = next(iter(policies.values())).about
     baselines = _baselines(asked, load)
+    if asked.sample and not any(one.file for name, one in {**policies, **baselines}.items() if name != BLIND):
+        raise ValueError("sample=True: only the actions of policy files can be sampled; leave it out for others")
     spec = list(asked.scenes or held_out_scenes("cpu" if about is None else about.preset))
     if isinstance(asked.episodes, str):
         if not asked.scenes:

@@ -80,7 +80,8 @@ def test_the_demo_reports_figures_draws_pictures_of_a_users_own_files_and_ends_w
 def test_bench_prints_figures(what, monkeypatch):
     if what == "step":  # it takes longer than the rest
         monkeypatch.setattr("gym_batchnav.bench._warm_up", lambda work: work())
-    spec = ("--scenes", "apartment_4", "--num-envs", "8", "--seconds", "0.2", "--sensors", "rgb,depth")
+    sensors = () if what == "navigation" else ("--sensors", "rgb,depth")
+    spec = ("--scenes", "apartment_4", "--num-envs", "8", "--seconds", "0.2", *sensors)
     (line,) = run("bench", "--what", what, *spec, "--json").stdout.splitlines()
     figures = json.loads(line)
     assert figures["fps"] > 0 and len(figures["fps_slices"]) == 10
@@ -106,6 +107,8 @@ def test_bench_prints_figures(what, monkeypatch):
         (("data", "hm3d", "--out", "x", "--json"), "--json has no effect when a dataset is downloaded"),
         (("bench", "--scenes", "apartment_4", "--what", "render", "--renderer", "vulkan"), "vulkan"),
         (("bench", "--sensors", "lidar"), "lidar"),
+        (("bench", "--what", "navigation", "--sensors", "rgb"), "--sensors has no effect with --what navigation"),
+        (("evaluate", "--policy", "follower", "--sample"), "sample=True: only the actions of policy files"),
         (("warmup", "--renderer", "vulkan"), "renderer='vulkan': choose one of"),
     ],
 )
