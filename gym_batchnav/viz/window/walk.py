@@ -61,6 +61,8 @@ class Controls:
                     "Walk with **I** (forward), **J** and **L** (turn), **K** (STOP). If you have just changed "
                     "something in this panel, click the scene first: its fields take keys themselves."
                 )
+            else:
+                gui.add_markdown("These agents have continuous actions, which keys cannot choose: let the driver walk.")
             step = gui.add_button("Step", hint=f"All agents take one step (key {STEP_KEY})")
             begin = gui.add_button("Next episode", hint="The selected agent begins its next episode")
         step.on_click(lambda _: self._ask(Request("step")))

@@ -95,6 +95,12 @@ def test_another_autoreset_mode_is_refused(make):
         Walk(make(autoreset_mode="same_step"), ShortestPathAgent())
 
 
+def test_the_panel_says_that_keys_choose_no_continuous_actions():
+    server = MagicMock()
+    Controls(server, Event(), ("follower",), 0)
+    assert "continuous actions, which keys cannot choose" in server.gui.add_markdown.call_args[0][0]
+
+
 def test_whatever_a_client_sends_names_a_driver_an_agent_and_a_speed():
     server = MagicMock()
     controls = Controls(server, Event(), ("follower", "random"), 4)
