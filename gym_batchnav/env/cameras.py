@@ -17,6 +17,7 @@ from gym_batchnav.render.bodies import BodyViews
 from gym_batchnav.render.target import Target
 from gym_batchnav.scene.categories import SemanticIds
 from gym_batchnav.state import AgentState, copy_of, rows_of
+from gym_batchnav.system.notices import warn_user
 from gym_batchnav.worlds.views import WorldViews
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 CameraSpec = Camera | Mapping[str, Camera] | None
 _FARTHEST = 1e6  # metres
+_SHOWN = 20  # categories in a warning
 ONLY = ""  # name of a camera that was passed without a name
 USUAL_BUFFERS = 2  # batches of images in a ring of the default size
 PICTURE_VIEWS = 64  # rendered at a time by ``pictures``, which limits its memory
@@ -255,6 +257,8 @@ class AgentCameras:
         self._drawing = False
         self._begun: tuple[int, AgentState] | None = None  # the library's generation, and the agents at that time
         self._kept: dict[str, np.ndarray] | None = None  # the images of these poses, if no caller has them
+        if worlds is None and any(one.sensor == "semantic" for one in self.rig.recordings.values()):
+            self._warn_of_no_ids()
 
     @property
     def renderer(self) -> Renderer:
@@ -263,6 +267,18 @@ class AgentCameras:
             shapes = None if self._bodies is None else self._bodies.library
             self._renderer = make_renderer(self._renderer_name, self._library, self._semantic_ids, shapes)
         return self._renderer
+
+    def _warn_of_no_ids(self) -> None:
+        """Warn if the sensor ``"semantic"`` shows nothing but 0 in the resident scenes."""
+        scenes = [self._library.scene(slot) for slot in self._library.active.tolist()]
+        if any(self._semantic_ids.of_objects(scene).any() for scene in scenes):
+            return
+        categories = sorted({one.category for scene in scenes for one in scene.objects if one.category})
+        shown = ", ".join(categories[:_SHOWN]) + (", ..." if len(categories) > _SHOWN else "")
+        warn_user(
+            "'semantic' shows 0 everywhere, because no object of the resident scenes has an id: pass numbers for some "
+            f"of their categories ({shown or 'there are none'}) as semantic_ids="
+        )
 
     def views(self, agents: AgentState, indices: np.ndarray | None = None, camera: Camera | None = None) -> np.ndarray:
         """Return the world-to-camera matrices [M, 4, 4] float32 of one camera of agents, by default the first.

@@ -211,12 +211,15 @@ class SemanticIds:
 
     def of_triangles(self, scene: Scene) -> np.ndarray:
         """Return the number [T] int32 of every triangle; 0 for no object, and for categories without a number."""
+        return scene.triangle_object if self.numbers is None else self.of_objects(scene)[scene.triangle_object]
+
+    def of_objects(self, scene: Scene) -> np.ndarray:
+        """Return the number [O + 1] int32 of no object, which is 0, and of every object; see ``of_triangles``."""
         if self.numbers is None:
-            return scene.triangle_object
+            return np.arange(len(scene.objects) + 1, dtype=np.int32)
         numbers = dict(self.numbers)
         by_category = {one.category: number_of(one.category, numbers) or 0 for one in scene.objects}
-        table = np.array([0, *(by_category[one.category] for one in scene.objects)], np.int32)
-        return table[scene.triangle_object]
+        return np.array([0, *(by_category[one.category] for one in scene.objects)], np.int32)
 
 
 def _is_id(value: object) -> bool:

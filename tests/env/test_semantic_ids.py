@@ -50,6 +50,11 @@ def test_batches_with_other_ids_share_scenes_but_no_renderer(make, renderer):
     assert (twin.reset(seed=5)[0]["semantic"] == 40).any()
 
 
+def test_a_sensor_that_shows_nothing_is_told_of(make):
+    with pytest.warns(UserWarning, match=r"shows 0 everywhere.* \(.*crate.*\) as semantic_ids="):
+        make(semantic_ids={"bed": 1})
+
+
 def test_the_protocol_card_tells_the_ids_and_wrong_ones_are_refused_by_name(make):
     env = make(semantic_ids=CRATES)
     env.reset(seed=0)
