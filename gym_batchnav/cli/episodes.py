@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
@@ -57,7 +58,7 @@ def episodes(
         ),
     ] = "chair,bed,plant,toilet,tv,sofa",
     num_episodes: Annotated[int, typer.Option(help="Number of episodes per scene.", min=1)] = 1000,
-    seed: Annotated[int, typer.Option(help="Random seed: the same seed gives the same episodes.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed; scene names and --num-episodes also change the draws.", min=0)] = 0,
 ) -> None:
     """Sample episodes of scenes by the rules of Habitat's generator, or describe a file of episodes.
 
@@ -65,13 +66,15 @@ def episodes(
     PointNav next to the scene's file under the scene's name. Habitat's format has PointNav and ObjectNav episodes, but
     none for flying agents.
 
-    Example: gym-batchnav episodes home.glb --num-episodes 500 --out home.json.gz
+    Example: gym-batchnav episodes home.glb --num-episodes 500 --out train.json.gz
+
+    Example: gym-batchnav episodes home.glb --num-episodes 100 --seed 1 --out val.json.gz
 
     Example: gym-batchnav episodes apartments --task objectnav --out v1/val
 
     Example: gym-batchnav episodes shop.glb --protocol objectnav-2023 --categories bed,retail_chair_b=chair
 
-    Example: gym-batchnav episodes home.json.gz
+    Example: gym-batchnav episodes train.json.gz
     """
     if len(scenes) == 1 and scenes[0].endswith((".json", ".json.gz")):
         refuse_options(context, ("scenes",), "when a file of episodes is described")
@@ -249,11 +252,13 @@ def _describe(file: Path) -> None:
 
     # The file of an object episode does not say which view point is the nearest.
     goals, detour = "goals", ["geodesic / straight"]
+    categories: Counter[str] = Counter()
     try:
         dataset = read_episodes(file)
     except ObjectNavFile:
         dataset = read_object_episodes(file)
         goals, detour = "view points", []
+        categories.update(found.categories[row] for found in dataset.values() for row in found.category)
     content = f"{counted(sum(map(len, dataset.values())), 'episode')} in {counted(len(dataset), 'scene')}"
     table = Table("scene", title=f"{escape(file.name)}: {content} (geodesic distances in metres)")
     for heading in ("episodes", goals, "nearest", "mean", "farthest", *detour):
@@ -265,4 +270,8 @@ def _describe(file: Path) -> None:
             numbers.append(np.mean(found.distance / np.maximum(straight, 1e-6)))
         row = (f"{number:.2f}" for number in numbers)
         table.add_row(escape(name), f"{len(found):,}", f"{len(found.goals):,}", *row)
-    Console().print(table)
+    console = Console(highlight=False)
+    console.print(table)
+    if categories:
+        counts = ", ".join(f"{name} {count:,}" for name, count in categories.most_common())
+        console.print(f"Categories: {counts}", markup=False, soft_wrap=True)

@@ -164,6 +164,7 @@ def test_episodes_that_lead_to_objects_are_sampled_described_and_missing_categor
     assert "note: no scene has objects of the categories chair" in said
     shown = run("episodes", tmp_path / "val.json.gz").stdout
     assert "straight" not in shown  # the file does not say which view point is nearest
+    assert "Categories: table 5" in shown
     assert "home" in shown and "5 episodes in 1 scene" in shown and "view points" in shown
     failed = refusal(*wanted, "--categories", "table,unicorn,sofaa,crat=chair", "--out", tmp_path / "other")
     assert "no scene has objects of the categories 'unicorn', 'sofaa', 'crat': leave" in failed
