@@ -57,8 +57,10 @@ def episodes(
             help="Categories of objects, separated by commas; retail_chair_b=chair counts objects of another name."
         ),
     ] = "chair,bed,plant,toilet,tv,sofa",
-    num_episodes: Annotated[int, typer.Option(help="Number of episodes per scene.", min=1)] = 1000,
-    seed: Annotated[int, typer.Option(help="Random seed; scene names and --num-episodes also change the draws.", min=0)] = 0,
+    num_episodes: Annotated[
+        int, typer.Option(help="Number of episodes per scene; another number draws other episodes.", min=1)
+    ] = 1000,
+    seed: Annotated[int, typer.Option(help="Random seed: the same seed gives the same episodes.", min=0)] = 0,
 ) -> None:
     """Sample episodes of scenes by the rules of Habitat's generator, or describe a file of episodes.
 
