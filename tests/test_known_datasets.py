@@ -284,9 +284,12 @@ def test_the_advice_for_episodes_names_a_file_that_exists_and_its_task(tmp_path)
     for folder in (tmp_path, tmp_path / "v1/val"):
         text = run("data", folder).stdout.replace("\n", "")
         assert f'scenes="...", episodes="{tmp_path}/v1/val/val.json.gz", task=ObjectNav())' in text
+        assert "objectnav-mp3d-v1, objectnav-hm3d-v1" in text and "pointnav" not in text
     for rows in (b"[]", b"[{}]"):  # the second is an episode without a scene
         (tmp_path / "v1/val/val.json.gz").write_bytes(gzip.compress(b'{"episodes": ' + rows + b"}"))
         assert 'v1/val/val.json.gz")' in run("data", tmp_path).stdout.replace("\n", "")
+    (tmp_path / "v1/val/val.json.gz").write_bytes(b"")
+    assert "NAME says where to get missing and damaged" in run("data", tmp_path, expect=1).stdout
 
 
 def test_folders_of_no_known_dataset_and_datasets_behind_a_form_are_refused(tmp_path):

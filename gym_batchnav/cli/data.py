@@ -77,12 +77,15 @@ def _check(folder: Path, as_json: bool) -> None:
     if not fitting:
         names = ", ".join(datasets())
         raise ValueError(f"the layout of '{folder}' matches no known dataset: pass the folder of one of {names}")
+    file = _file_of_episodes(folder, files) if "{file}" in fitting[0].usage else None
+    if file is not None:
+        fitting = [one for one in fitting if one.name.startswith(_task_of(file))]
     with late_progress("Reading headers of files", len(files)) as done:
         report = check_copy(folder, fitting[0], done)
     if as_json:
         print(json.dumps({**asdict(report), "is_usable": report.is_usable}))
     else:
-        _print_report(folder, report, fitting[1:])
+        _print_report(folder, report, file, [one.name for one in fitting])
     if not report.is_usable:
         raise typer.Exit(1)
 
@@ -116,13 +119,17 @@ def _print_dataset(dataset: Dataset) -> None:
         print(f"{label:<10}{text}")
 
 
-def _print_report(folder: Path, report: CopyReport, others: list[Dataset]) -> None:
+def _print_report(folder: Path, report: CopyReport, file: Path | None, names: list[str]) -> None:
+    """Print what a copy has, with its file of episodes if it is one of several datasets of episodes that look alike."""
     from gym_batchnav.system.wording import counted
 
     dataset = report.dataset
     console = Console(soft_wrap=True, markup=False, highlight=False)
-    names = ", ".join(one.name for one in (dataset, *others))
-    console.print(f"'{folder}' has the layout of {names} and {counted(len(report.scenes), 'scene')}")
+    if file is None:
+        console.print(f"'{folder}' has the layout of {dataset.name} and {counted(len(report.scenes), 'scene')}")
+    else:
+        task = "ObjectNav" if "ObjectNav" in dataset.usage else "PointNav"
+        console.print(f"'{folder}' has episodes of {task}, in a layout that several datasets share: {', '.join(names)}")
     table = Table("files", "content", "found", "missing", header_style="bold")
     for one in report.files:
         missing = _some(one.missing) if one.files.is_per_scene else ("" if one.found else "all")
@@ -134,31 +141,30 @@ def _print_report(folder: Path, report: CopyReport, others: list[Dataset]) -> No
     if dataset.num_scenes:
         console.print(f"Scenes of a complete copy: {_counts(dataset)}")
     if report.is_usable:
-        console.print(f"Use it with BatchNavEnv(N, {_usage(folder, report, others)})")
+        console.print(f"Use it with BatchNavEnv(N, {dataset.usage.format(folder=folder, file=file)})")
+    elif file is not None:
+        console.print("gym-batchnav data NAME says where to get missing and damaged files")
     else:
         console.print(f"Get missing and damaged files from {dataset.page}: {dataset.access}")
 
 
-def _usage(folder: Path, report: CopyReport, others: list[Dataset]) -> str:
-    """Return the keywords of an environment that uses a copy; of episodes, those of the validation split if it exists.
+def _file_of_episodes(folder: Path, files: list[str]) -> Path:
+    """Return the file that an environment reads: that of the validation split if it exists."""
+    paths = [PurePosixPath(path) for path in files if path.endswith(".json.gz")]
+    return folder / min(paths, key=lambda path: ("content" in path.parts, not path.name.startswith("val"), path))
 
-    Datasets of episodes look alike, so that the file tells the task.
-    """
+
+def _task_of(file: Path) -> str:
+    """Return the beginning of the names of the datasets that have episodes of a file's kind."""
     from gym_batchnav.episodes.habitat import ObjectNavFile, read_episodes
 
-    if "{file}" not in report.dataset.usage:
-        return report.dataset.usage.format(folder=folder)
-    paths = [PurePosixPath(path) for path in report.files[0].found]
-    file = folder / min(paths, key=lambda path: ("content" in path.parts, not path.name.startswith("val"), path))
     try:
         read_episodes(file, scene="")  # nothing from content/
-        is_object_nav = False
     except ObjectNavFile:
-        is_object_nav = True
-    except ValueError:  # told where the file is used
-        is_object_nav = False
-    fitting = next(one for one in (report.dataset, *others) if ("ObjectNav" in one.usage) == is_object_nav)
-    return fitting.usage.format(folder=folder, file=file)
+        return "objectnav"
+    except (ValueError, OSError):  # told of damaged files, or where the file is used
+        pass
+    return "pointnav"
 
 
 def _counts(dataset: Dataset) -> str:
