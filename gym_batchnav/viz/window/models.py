@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from gym_batchnav.episodes.floors import floor_islands
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.scene.categories import SceneObject
 from gym_batchnav.scene.save import glb_bytes
 from gym_batchnav.scene.scene import Scene
 from gym_batchnav.viz.fields import distances_to, farthest, field_colors
-from gym_batchnav.viz.floors import storey_spans, storeys, visible_floor_and_cut
+from gym_batchnav.viz.floors import LEVEL, polygon_heights, storey_spans, storeys, visible_floor_and_cut
 
 LIFT = 0.02  # metres by which the navmesh is drawn above itself, so that the floor does not hide it
 _CELL = 0.2  # metres between points of a field of distances, if these are not too many
@@ -40,10 +41,14 @@ def scene_model(scene: Scene, navmesh: NavMesh) -> tuple[bytes | None, bytes | N
 
 
 def is_overhead(scene: Scene, navmesh: NavMesh) -> np.ndarray:
-    """Return the triangles [T] bool that lie wholly above the cut of ``visible_floor_and_cut`` through their storey."""
+    """Return the triangles [T] bool that lie wholly above the cut of ``visible_floor_and_cut`` through their storey.
+
+    Roofs, which are the upper faces of thick ceilings, are no storeys.
+    """
     lowest = scene.vertices[scene.triangles, 1].min(axis=1)
     over = np.zeros(len(lowest), bool)
-    floors = storeys(navmesh)
+    levels = polygon_heights(navmesh)[floor_islands(scene, navmesh)[navmesh.polygon_island]]
+    floors = [floor for floor in storeys(navmesh) if (np.abs(levels - floor) <= LEVEL).any()]
     for floor, (_, top) in zip(floors, storey_spans(floors), strict=False):  # one span without a floor in a landscape
         cut = visible_floor_and_cut(scene, floor)[1]
         over |= (lowest >= cut) & (lowest < top)

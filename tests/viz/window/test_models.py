@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
+from rooms import box, scene_of
 
+from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.scene.load import load_scene
 from gym_batchnav.viz.window.models import distance_field, first_hit, is_overhead, scene_model
 
@@ -16,6 +18,13 @@ def test_only_the_ceiling_is_overhead(room, navmesh):
     assert over.sum() >= 2 and (corners[..., 1] == pytest.approx(2.6))
     walls_and_floor = room.vertices[room.triangles[~over]]
     assert (walls_and_floor[..., 1].min(axis=1) < 1).all()
+
+
+def test_a_thick_ceiling_is_overhead_although_agents_could_stand_on_it():
+    walls = [box((x, 0, -3), (x + 0.1, 2.5, 3)) for x in (-4, 3.9)]
+    scene = scene_of("slab", *walls, box((-4, -0.2, -3), (4, 0, 3)), box((-4, 2.5, -3), (4, 2.8, 3)))
+    over = is_overhead(scene, NavMesh.build(scene.vertices, scene.triangles))
+    np.testing.assert_array_equal(over, scene.vertices[scene.triangles, 1].min(axis=1) >= 2.5)
 
 
 def test_both_parts_together_are_the_scene(room, navmesh, tmp_path):
