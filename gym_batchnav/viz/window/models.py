@@ -43,7 +43,7 @@ def scene_model(scene: Scene, navmesh: NavMesh) -> tuple[bytes | None, bytes | N
 def is_overhead(scene: Scene, navmesh: NavMesh) -> np.ndarray:
     """Return the triangles [T] bool that lie wholly above the cut of ``visible_floor_and_cut`` through their storey.
 
-    Roofs, which are the upper faces of thick ceilings, are no storeys.
+    Roofs, which are the upper faces of thick ceilings, do not count as storeys.
     """
     lowest = scene.vertices[scene.triangles, 1].min(axis=1)
     over = np.zeros(len(lowest), bool)
