@@ -40,6 +40,8 @@ _OTHER_TASKS_OF_FILES = {
     "instruction_vocab": "vision-and-language navigation",
 }
 
+_AS_OBJECTNAV = "pass task=ObjectNav(), to commands --task objectnav or --protocol objectnav-2023"
+
 FileState = tuple[str, int, int]  # path, time of the last change in nanoseconds, and size in bytes
 
 _LARGEST = 1e9  # limit of numbers, which keeps their squares finite
@@ -345,9 +347,10 @@ def _read_text(path: Path) -> bytes:
     """Return the content of a file, decompressed."""
     check_file(path)
     try:
-        opened = gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
-        with opened as file:
-            text = file.read(MAX_BYTES + 1)
+        with path.open("rb") as file:  # whose name may be wrong: browsers unpack files that they download
+            is_gzip = file.read(2) == b"\x1f\x8b"
+            file.seek(0)
+            text = (gzip.GzipFile(fileobj=file) if is_gzip else file).read(MAX_BYTES + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise _not_a_dataset(path, error) from error
     if len(text) > MAX_BYTES:
@@ -377,7 +380,7 @@ def _check_task(path: Path, found: dict[str, Any], others: Mapping[str, str]) ->
     for key, task in others.items():
         if key in found:
             is_object_nav = task == "ObjectNav"
-            remedy = "pass task=ObjectNav()" if is_object_nav else "pass a dataset of PointNav or ObjectNav"
+            remedy = _AS_OBJECTNAV if is_object_nav else "pass a dataset of PointNav or ObjectNav"
             kind = ObjectNavFile if is_object_nav else ValueError
             raise kind(f"{path}: episodes of {task} (they have {key!r}), not of PointNav: {remedy}")
 
@@ -395,8 +398,10 @@ def _by_scene(path: Path, rows: list[dict[str, Any]], first: int) -> dict[tuple[
 
 
 def scene_parts(row: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the folders and the stem in the ``scene_id`` of an episode; ValueError if there are too many folders."""
+    """Return the folders and the stem in the ``scene_id`` of an episode; ValueError if it is missing or too long."""
     scene_id = text_of(row.get("scene_id", ""))
+    if not scene_id:
+        raise ValueError("scene_id is missing: pass the path of a scene")
     if max(scene_id.count("/"), scene_id.count("\\")) > MAX_FOLDERS:
         raise ValueError(f"scene_id {scene_id[:40]!r}... has over {MAX_FOLDERS} folders: shorten it")
     return parts_of(scene_id)

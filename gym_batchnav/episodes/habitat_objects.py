@@ -110,8 +110,8 @@ def _read_file(
     sets: dict[Any, _Set] = {}  # by scene and category, or by episode if it has its own
     for index, row in enumerate(document["episodes"]):
         try:
-            parts = scene_parts(row)
             one = _parse_row(row, index)
+            parts = scene_parts(row)
             if categories is not None and one.category not in categories:
                 one = one._replace(category=_OTHER_NAMES.get(one.category, one.category))
             own = row.get("goals")

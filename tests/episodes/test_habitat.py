@@ -141,6 +141,12 @@ def test_what_is_written_reads_back_and_is_the_same_bytes_each_time(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.json.gz", "b.json.gz"]
 
 
+@pytest.mark.parametrize(("name", "pack"), [("plain.json.gz", bytes), ("packed.json", gzip.compress)])
+def test_a_file_is_read_whatever_its_name_says_about_compression(tmp_path, name, pack):
+    (tmp_path / name).write_bytes(pack(json.dumps({"episodes": [row()]}).encode()))
+    assert len(read_episodes(tmp_path / name)) == 1
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [
@@ -166,6 +172,7 @@ def test_what_is_written_reads_back_and_is_the_same_bytes_each_time(tmp_path):
         (json.dumps({"episodes": [row(instruction={})]}).encode(), "vision-and-language"),
         (json.dumps({"episodes": [row(scene_id="a/" * 3000 + "b")]}).encode(), "over 64 folders"),
         (json.dumps({"episodes": [row(start_position=[1, 2, float("nan")])]}).encode(), "finite"),
+        (json.dumps({"episodes": [{**row(), "scene_id": ""}]}).encode(), "episode 0: scene_id is missing"),
     ],
 )
 def test_a_file_that_is_no_dataset_is_refused_by_name(tmp_path, content, said):
