@@ -95,7 +95,8 @@ def evaluate(
     for name in policy or ():
         check_name(name)
     if shards:
-        refuse_options(context, _OF_MERGING, "when shards are joined")
+        taken = f"'{shards[0]}' is taken for the folder of one; quote patterns of scenes, and repeat --scenes"
+        refuse_options(context, _OF_MERGING, f"when shards are joined ({taken})")
     part = Part.parse(shard)
     check_one_division(shard, ray)
     if shard is not None and out is None:

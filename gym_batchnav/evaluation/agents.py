@@ -137,6 +137,10 @@ class RandomAgent(Agent):
 class ShortestPathAgent(Agent):
     """The greedy follower of the shortest path. It uses the navmesh itself, so its scores are an upper bound."""
 
+    def check(self, env: BatchNavEnv) -> None:
+        """Raise ValueError if the agents of the environment's task have no goal to go to."""
+        _ = env.components.goal_radius
+
     def act(self, env: BatchNavEnv, observation: Any, begun: np.ndarray) -> np.ndarray:
         """Return the follower's actions, [N] int64 or as ``env.action_space`` states."""
         return env.shortest_path_actions()

@@ -21,7 +21,7 @@ from gym_batchnav.evaluation.evaluate import WHOLE, EvaluatedEpisodes, episode_n
 from gym_batchnav.evaluation.failures import measures_for_causes
 from gym_batchnav.evaluation.intervals import Estimate, estimates
 from gym_batchnav.evaluation.named_agents import FOLLOWER, NAMES, RANDOM, agent_file, named_agent
-from gym_batchnav.evaluation.world import PolicyAbout, check_world
+from gym_batchnav.evaluation.world import PolicyAbout
 from gym_batchnav.library.sources import assets_dir, scene_sources
 from gym_batchnav.system.numbers import check_counts
 from gym_batchnav.system.parts import Part
@@ -70,7 +70,7 @@ class Asked:
     # Policy files of one method (paths, or names of shipped ones), one for each training seed, or agents by name, see
     # ``named_agent``; by default ``pointnav_depth``.
     policies: tuple[str, ...] = ()
-    # "blind" is the shipped blind policy, left out where it was trained with other settings.
+    # "blind" is the shipped blind policy. It and "follower" are left out where they cannot act.
     agents: tuple[str, ...] = BASELINES
     scenes: tuple[str, ...] = ()  # by default those of ``held_out_scenes``
     episodes: int | str | None = None  # in all, by default 25 per scene; or a Habitat dataset, whose episodes are run
@@ -208,12 +208,12 @@ def make_comparison(asked: Asked, load: LoadAgent, note: Callable[[str], None] =
     keywords = {**_world(asked, policies, baselines), "episodes": episodes}
     env = BatchNavEnv(asked.num_envs, **keywords, scenes=spec, renderer=asked.renderer)
     try:
-        baselines = _without_unfit_blind(baselines, env, note)
+        baselines = _without_unfit(baselines, env, note)
         blind_env = BatchNavEnv(asked.num_envs, **_without_images(keywords), library=env.library)
     except BaseException:
         env.close()
         raise
-    agents = tuple(name for name in asked.agents if name != BLIND or BLIND in baselines)
+    agents = tuple(name for name in asked.agents if name not in (BLIND, FOLLOWER) or name in baselines)
     asked = replace(asked, agents=agents, scenes=tuple(spec))
     comparison = Comparison(asked, {**policies, **baselines}, keywords, env, blind_env, per_scene)
     try:
@@ -318,7 +318,7 @@ def _world(asked: Asked, policies: dict[str, ChosenAgent], baselines: dict[str, 
         if asked.protocol is not None:
             raise ValueError(
                 f"protocol={asked.protocol!r}: a policy file, such as the shipped one, is evaluated with the settings "
-                "of its training: leave protocol= out, or pass policy='mapper' or 'module:name'"
+                "of its training: leave protocol= out, or pass policy='follower' or 'module:name'"
             )
         keywords = about.env_keywords()
     else:
@@ -358,16 +358,17 @@ def _without_images(keywords: Mapping[str, Any]) -> dict[str, Any]:
     return {**keywords, **changes}
 
 
-def _without_unfit_blind(
+def _without_unfit(
     baselines: dict[str, ChosenAgent], env: BatchNavEnv, note: Callable[[str], None]
 ) -> dict[str, ChosenAgent]:
-    """Return the agents without the shipped blind one, if it was trained with other settings."""
-    blind = baselines.get(BLIND)
-    if blind is None or blind.about is None:
-        return baselines
-    try:
-        check_world(blind.about, env)
-    except ValueError as error:
-        note(f"The shipped blind agent is left out: {error}")
-        return {name: one for name, one in baselines.items() if name != BLIND}
-    return baselines
+    """Return the agents without the shipped blind one and the follower, where they cannot act."""
+    fit = dict(baselines)
+    for name in (BLIND, FOLLOWER):
+        check = getattr(fit[name].agent, "check", None) if name in fit else None
+        try:
+            if check is not None:
+                check(env)
+        except ValueError as error:
+            note(f"The {'shipped blind agent' if name == BLIND else name} is left out: {error}")
+            del fit[name]
+    return fit

@@ -23,7 +23,7 @@ class MapAgent:
 
     env_keywords = MappingProxyType({"sensors": (MapPath(),)})
 
-    def reset(self, env: Any) -> None:
+    def check(self, env: Any) -> None:
         """Raise ValueError unless the environment has the actions and the sensors."""
         kind = env.simulator.actions
         if not isinstance(kind, DiscreteActions):
@@ -31,7 +31,11 @@ class MapAgent:
         for sensor in (MapPath, PointGoal):
             if sensor.name not in env.components.sensors:
                 raise ValueError(f"MapAgent reads {sensor.name!r}: add {sensor.__name__}() to sensors=")
-        self._turn_angle = kind.turn_angle
+
+    def reset(self, env: Any) -> None:
+        """Check the environment, and read the angle of its turns."""
+        self.check(env)
+        self._turn_angle = env.simulator.actions.turn_angle
 
     def act(self, env: Any, observation: Any, begun: np.ndarray) -> np.ndarray:
         """Return actions [N] int64."""

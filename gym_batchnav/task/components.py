@@ -93,7 +93,7 @@ class Components:
     def goal_radius(self) -> float:
         """The metres from the goal at which the shortest-path follower stops; ValueError if agents have no goal."""
         if not getattr(self.task, "has_goal", True):
-            raise ValueError(f"shortest_path_actions: agents of {_kind(self.task)} have no goal to go to")
+            raise ValueError(f"agents of {_kind(self.task)} have no goal to go to, which the follower needs")
         return self.task.success_distance
 
     @property

@@ -5,6 +5,7 @@ import io
 import json
 import sys
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -267,6 +268,17 @@ def test_the_shipped_policies_are_taken_by_default(files, tmp_path, monkeypatch)
         assert comparison.env.num_episodes == comparison.episodes_per_scene == 25
 
 
+def test_agents_that_cannot_act_are_left_out_or_refused_before_anything_runs(scenes):
+    notes = []
+    asked = Asked(("explore_scan",), scenes=tuple(scenes[:1]), episodes=1, num_envs=1)
+    with closing(make_comparison(asked, load_agent, notes.append)) as comparison:
+        assert list(comparison.agents) == ["policy", "random"] and comparison.asked.agents == ("random",)
+    assert "blind agent is left out: the policy reads pointgoal_with_gps_compass" in notes[0]
+    assert notes[1] == "The follower is left out: agents of Explore have no goal to go to, which the follower needs"
+    with pytest.raises(ValueError, match="the agent 'mapper' cannot act in these episodes: MapAgent reads 'pointgoal"):
+        make_comparison(replace(asked, agents=("mapper",)), load_agent)
+
+
 @pytest.fixture
 def without_pictures(monkeypatch):
     """Reports without maps and clips, which take seconds and are those of any evaluation."""
@@ -433,7 +445,7 @@ def test_no_figure_is_cut_off_where_the_table_is_wider_than_the_terminal(termina
 
 def test_options_that_have_no_effect_on_shards_are_refused():
     failed = refusal("evaluate", "shards/1", "--num-envs", 3, "--out", "report")
-    assert "--num-envs has no effect when shards are joined" in failed
+    assert "--num-envs has no effect when shards are joined ('shards/1' is taken for the folder of one; quote" in failed
 
 
 def test_json_has_no_nan():
