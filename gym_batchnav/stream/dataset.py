@@ -6,11 +6,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-import torch
-from torch.utils.data import IterableDataset, get_worker_info
 
 from gym_batchnav.evaluation.agents import Acting
 from gym_batchnav.stream.stream import BatchStream, StreamSettings
+from gym_batchnav.system.extras import needs_extra
+
+with needs_extra("train", "StreamDataset"):
+    import torch
+    from torch.utils.data import IterableDataset, get_worker_info
 
 
 class StreamDataset(IterableDataset):
@@ -36,8 +39,8 @@ class StreamDataset(IterableDataset):
     def __init__(
         self, environment: Mapping[str, Any], settings: StreamSettings | None = None, agent: Acting | None = None
     ) -> None:
-        self.environment = dict(environment)
-        self.settings = settings
+        self.settings = StreamSettings() if settings is None else settings
+        self.environment = self.settings.environment(environment)
         self.agent = agent
 
     def __iter__(self) -> Iterator[dict[str, torch.Tensor]]:

@@ -90,8 +90,10 @@ class StreamSettings:
         """Return the keywords of the batch, from those that the user has given.
 
         Raises:
-            ValueError: One of them does not suit a stream, or contradicts these settings.
+            ValueError: They are not keywords, or one does not suit a stream, or contradicts these settings.
         """
+        if not isinstance(given, Mapping):
+            raise ValueError(f"environment={given!r:.100}: pass the keywords of BatchNavEnv, as in {{'num_envs': 64}}")
         keywords = dict(given)
         for name, (value, why) in _FIXED.items():
             found = keywords.setdefault(name, value)

@@ -151,13 +151,14 @@ class Curve:
     rows: Sequence[Row]  # the lines of its log
 
 
-def read_curve(folder: Path, measure: str, by: str) -> Curve:
+def read_curve(folder: str | Path, measure: str, by: str) -> Curve:
     """Read the curve of a run.
 
     Raises:
         FileNotFoundError: The folder has no run.
         ValueError: Its log is damaged or lacks the measure, or ``by`` is not one of ``AXES``.
     """
+    folder = Path(folder)
     check_choice("by", by, AXES)
     file = folder / "curve.jsonl"
     if not file.is_file():

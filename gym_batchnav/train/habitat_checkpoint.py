@@ -57,7 +57,7 @@ NAMES = {  # beginnings of names in policies, and in Habitat's networks
 BLOCK = re.compile(r"encoder\.stages\.(\d)\.(\d)\.(branch|shortcut)\.")
 
 
-def import_checkpoint(path: Path) -> tuple[Policy, PolicyAbout]:
+def import_checkpoint(path: str | Path) -> tuple[Policy, PolicyAbout]:
     """Make a policy from a checkpoint of Habitat's DD-PPO, and describe the world of its training.
 
     The number of frames of the training is not in the file, and is 0 in the description.
@@ -67,6 +67,7 @@ def import_checkpoint(path: Path) -> tuple[Policy, PolicyAbout]:
             network than ResNet50 + LSTM512 for depth or RGB of 256 x 256 pixels; or torch is older than 2.6.
         FileNotFoundError: The file does not exist.
     """
+    path = Path(path)
     weights = read_weights(path)
     try:
         about = _about(weights)

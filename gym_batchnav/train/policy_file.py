@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save as pack_tensors
 
 from gym_batchnav.evaluation.world import PolicyAbout, about_of
+from gym_batchnav.system.extras import needs_extra
 from gym_batchnav.system.storage import write_atomically
 from gym_batchnav.train.policy import Policy, make_policy
+
+with needs_extra("train", "a policy file"):
+    from safetensors import SafetensorError, safe_open
+    from safetensors.torch import save as pack_tensors
 
 FORMAT = "gym_batchnav policy 2"
 MAX_BYTES = 256 * 2**20

@@ -80,12 +80,13 @@ class TrainingRun:
 
     def __init__(
         self,
-        out: Path,
+        out: str | Path,
         given: Names,
         resume: bool = False,
         note: Callable[[str], None] = lambda text: None,
         loggers: Sequence[str] | None = None,
     ) -> None:
+        out = Path(out)
         self.out = out
         self.given, self.config = _settings(out, given, resume)
         keep_memory()

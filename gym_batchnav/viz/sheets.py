@@ -97,6 +97,8 @@ def sensor_picture(sensor: str, image: np.ndarray) -> np.ndarray:
 
 def mosaic(pictures: np.ndarray, columns: int | None = None, gap: int = 2) -> np.ndarray:
     """Arrange images [N, H, W, 3] in a grid, which is nearly square unless ``columns`` is given."""
+    if pictures.ndim != 4:
+        raise ValueError(f"pictures of shape {pictures.shape}: pass images [N, H, W, 3]")
     count, height, width, _ = pictures.shape
     columns = columns or int(np.ceil(np.sqrt(count * height / width)))
     rows = -(-count // columns)
@@ -181,12 +183,16 @@ def captioned(picture: np.ndarray, text: str) -> np.ndarray:
 
 
 def save_picture(picture: np.ndarray, path: str | Path) -> None:
-    """Write a picture [H, W, 3] in the format of the path's suffix; the file appears whole or not at all.
+    """Write a picture [H, W, 3] uint8 in the format of the path's suffix; the file appears whole or not at all.
 
     Raises:
-        ValueError: The suffix is not that of an image format.
+        ValueError: The suffix is not that of an image format, or the picture has another shape or type.
         OSError: The file cannot be written.
     """
+    if picture.dtype != np.uint8 or picture.shape[2:] != (3,):
+        raise ValueError(
+            f"picture {picture.dtype} {picture.shape}: pass uint8 [H, W, 3]; depth_picture and semantic_picture convert"
+        )
     buffer = io.BytesIO()
     Image.fromarray(picture).save(buffer, format=_format_of(Path(path)))
     write_atomically(Path(path), buffer.getvalue())

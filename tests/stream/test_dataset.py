@@ -36,6 +36,12 @@ def test_a_dataset_gives_the_minibatches_of_a_stream_as_tensors(keywords):
                 np.testing.assert_array_equal(loaded[name].numpy(), values)
 
 
+def test_an_environment_is_refused_in_place_of_its_keywords():
+    for kind in (StreamDataset, BatchStream):
+        with pytest.raises(ValueError, match=r"environment=3: pass the keywords of BatchNavEnv, as in .'num_envs'"):
+            kind(3, SETTINGS)
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no NVIDIA GPU")
 def test_minibatches_are_pinned_where_there_is_a_gpu(keywords):

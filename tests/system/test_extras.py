@@ -1,3 +1,6 @@
+import sys
+from importlib import import_module
+
 import pytest
 
 from gym_batchnav.system.extras import MissingExtraError, OptionalPackage, needs_extra
@@ -14,6 +17,14 @@ def test_what_an_inner_part_needs_is_told_once():
     with pytest.raises(MissingExtraError, match=r"^the inner needs"), needs_extra("viz", "the outer"):
         with needs_extra("train", "the inner"):
             import no_such  # noqa: F401
+
+
+@pytest.mark.parametrize(("package", "module"), [("safetensors", "train.policy_file"), ("torch", "stream.dataset")])
+def test_modules_that_need_packages_of_an_extra_name_it(package, module, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.delitem(sys.modules, f"gym_batchnav.{module}", raising=False)
+    with pytest.raises(MissingExtraError, match=r"needs the extra \[train\]"):
+        import_module(f"gym_batchnav.{module}")
 
 
 class TestOptionalPackage:

@@ -66,7 +66,7 @@ class TestCurve:
         with pytest.raises(ValueError, match=r"curve\.jsonl', line 2, is damaged"):
             read_curve(tmp_path, "spl", "frames")
         (tmp_path / "curve.jsonl").write_bytes(row + b'{"frames": \xff')  # a run may be writing it
-        assert len(read_curve(tmp_path, "spl", "frames").rows) == 1
+        assert len(read_curve(str(tmp_path), "spl", "frames").rows) == 1
 
 
 class TestLoggers:

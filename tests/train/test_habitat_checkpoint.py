@@ -181,7 +181,7 @@ def observed(sensor, generator):
 def test_logits_values_and_memory_are_those_of_habitats_network(sensor, checkpoint, tmp_path):
     weights = habitat_weights(1 if sensor == "depth" else 3)
     path = checkpoint if sensor == "depth" else saved(tmp_path, weights)
-    save_policy(tmp_path / "policy.safetensors", *import_checkpoint(path))
+    save_policy(tmp_path / "policy.safetensors", *import_checkpoint(str(path)))
     policy, about = load_policy(tmp_path / "policy.safetensors")
     assert about.sensors == (sensor,) and about.kind == "ddppo-resnet50"
     habitat = Habitat(weights)

@@ -51,7 +51,7 @@ def start(rooms, tmp_path, opened):
                 "scenes": (str(rooms),), "num_envs": NUM_ENVS, "threads": 1, "frames": 6 * FRAMES, "policy": "small",
                 "num_episodes": 50, **given,
             }  # fmt: skip
-        return opened(TrainingRun(tmp_path / name, given, resume, note, loggers))
+        return opened(TrainingRun(str(tmp_path / name), given, resume, note, loggers))
 
     return start
 

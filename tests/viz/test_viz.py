@@ -172,6 +172,13 @@ def test_where_no_picture_can_be_written_is_said_by_name(tmp_path, name, error, 
     assert [path.name for path in tmp_path.iterdir()] == ["folder.png"]
 
 
+def test_images_that_are_no_pictures_are_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"picture float64 \(4, 4, 1\): pass uint8 .H, W, 3.; depth_picture"):
+        viz.save_picture(np.zeros((4, 4, 1)), tmp_path / "depth.png")
+    with pytest.raises(ValueError, match=r"pictures of shape \(4, 4, 3\): pass images .N, H, W, 3."):
+        viz.mosaic(np.zeros((4, 4, 3), np.uint8))
+
+
 def test_trajectories_and_goals_are_drawn_where_they_are(navmesh):
     top_down = viz.navmesh_map(navmesh, size=400)
     path = np.array([[-3, 0, 0], [-3, 0, 2]], float)
