@@ -60,5 +60,5 @@ def main() -> None:
     try:
         app()
     except (ValueError, OSError, RuntimeError, MissingExtraError) as error:
-        Console(stderr=True).print(f"[red]error:[/] {escape(str(error))}", soft_wrap=True, highlight=False)
+        Console(stderr=True, emoji=False).print(f"[red]error:[/] {escape(str(error))}", soft_wrap=True, highlight=False)
         sys.exit(1)

@@ -78,19 +78,23 @@ def episodes(
 
     Example: gym-batchnav episodes train.json.gz
     """
-    if len(scenes) == 1 and scenes[0].endswith((".json", ".json.gz")):
-        refuse_options(context, ("scenes",), "when a file of episodes is described")
-        _describe(Path(scenes[0]))
-        return
-    from gym_batchnav.episodes.habitat import dataset_file
+    from gym_batchnav.episodes.habitat import ENDINGS, dataset_file
     from gym_batchnav.episodes.samplers import ObjectEpisodes
     from gym_batchnav.library.cache import DiskCache
     from gym_batchnav.library.prepare import NavigationPreparer
     from gym_batchnav.library.sources import scene_sources
     from gym_batchnav.library.warmup import building_workloads
+    from gym_batchnav.scene.habitat.dataset import DATASET_ENDING
     from gym_batchnav.system.compilation import compile_ahead
     from gym_batchnav.system.wording import counted
 
+    files = [name for name in scenes if name.endswith(ENDINGS) and not name.endswith(DATASET_ENDING)]
+    if files:
+        refuse_options(context, ("scenes",), "when a file of episodes is described")
+        if len(scenes) > 1:
+            raise ValueError(f"'{files[0]}' is a file of episodes: name it alone to describe it, or scenes only")
+        _describe(Path(files[0]))
+        return
     file = dataset_file(out)
     settings, sampler = _agent_and_sampler(protocol, task, categories)
     source = context.get_parameter_source("categories")

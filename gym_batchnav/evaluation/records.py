@@ -128,7 +128,8 @@ def checked_value(name: str, value: Any, hint: Any) -> Any:
         if found is not _UNFIT:
             return found
     names = " or ".join(getattr(one, "__name__", str(one)).replace("NoneType", f'"{NONE}"') for one in choices)
-    names = names.replace("tuple", "list")  # as TOML and JSON have them
+    # As TOML and JSON have them.
+    names = names.replace("tuple", f"""list, such as ["a", "b"] (in a shell '{name}=["a", "b"]')""")
     raise ValueError(f"{name}={repr(value)[:200]}: expected {names}")
 
 

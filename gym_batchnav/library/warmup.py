@@ -93,7 +93,11 @@ def batch_workloads(
         detour: Whether distances are measured as Detour does.
         noise: Whether images get noise.
         moving: ``Actions.workload`` of the agents.
+
+    Raises:
+        ValueError: If the renderer is unknown.
     """
+    check_choice("renderer", renderer, RENDERERS)
     colors = "rgb" in sensors
     workloads = [_drawing(renderer, True, bodies)] if colors or pictures else []
     if sensors and not colors:
@@ -124,7 +128,6 @@ def kernels_of_commands(renderer: str = "auto") -> dict[str, dict[str, int]]:
         ValueError: If the renderer is unknown.
         CallFailed: If a kernel cannot be compiled.
     """
-    check_choice("renderer", renderer, RENDERERS)
     own = batch_workloads(renderer, ("depth",), follows=True, samples=True)
     commands = {
         "demo, bench": batch_workloads(renderer, ("depth",), pictures=True, prepares=False, follows=True),

@@ -58,9 +58,9 @@ class NavMeshSettings:
             value = getattr(self, setting.name)
             is_flag = isinstance(value, (bool, np.bool_))
             if isinstance(setting.default, bool) and not is_flag:
-                raise ValueError(f"{setting.name}={str(value)[:100]}: pass True or False")
+                raise ValueError(f"{setting.name}={value!r:.100}: pass True or False")
             if not isinstance(setting.default, bool) and not (is_number(value) and -LARGEST <= value <= LARGEST):
-                raise ValueError(f"{setting.name}={str(value)[:100]}: pass a number of at most {LARGEST:g}")
+                raise ValueError(f"{setting.name}={value!r:.100}: pass a number of at most {LARGEST:g}")
         unwrap_numpy(self)
 
 

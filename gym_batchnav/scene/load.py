@@ -142,7 +142,8 @@ def _other_ending(path: Path) -> str:
     """Return the reason why a file of this name is not read, with the remedy."""
     known = ", ".join(SUFFIXES)
     if path.suffix:
-        return f"files ending in {path.suffix!r} are not supported: pass one of {known}"
+        habitat = "; of Habitat's datasets, X.scene_dataset_config.json as scenes=" if path.suffix == ".json" else ""
+        return f"files ending in {path.suffix!r} are not supported: pass one of {known}{habitat}"
     name = path.name
     environment = f"gymnasium.make_vec('BatchNav/PointNav-v0', scenes={name!r})"
     file = f"load_scene(gym_batchnav.library.sources.shipped_scenes()[{name!r}])"

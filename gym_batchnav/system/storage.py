@@ -27,7 +27,8 @@ def check_destination(path: Path) -> None:
     if path.is_dir():
         raise IsADirectoryError(f"cannot write '{path}': it is a folder: name a file in it")
     if not path.parent.is_dir():
-        raise FileNotFoundError(f"no folder '{path.parent}' to write '{path.name}' in: create it first")
+        remedy = "a file is in its place, name another one" if path.parent.exists() else "create it first"
+        raise FileNotFoundError(f"no folder '{path.parent}' to write '{path.name}' in: {remedy}")
     if not os.access(path.parent, os.W_OK):
         raise PermissionError(f"cannot write '{path}': its folder is not writable: name a file in another folder")
 

@@ -277,8 +277,8 @@ def with_changes(settings: Settings, changes: Mapping[str, Any], prefix: str = "
                 current = getattr(settings, first)
                 if not is_dataclass(current):
                     raise
-                part = CLASS if isinstance(current, tuple(TASKS.values())) else fields(current)[0].name
-                raise ValueError(f"{error}: set its parts, such as {prefix}{first}.{part}") from error
+                parts = [] if isinstance(current, tuple(TASKS.values())) else [one.name for one in fields(current)]
+                raise ValueError(f"{error}: set its parts, such as {prefix}{first}.{[*parts, CLASS][0]}") from error
     for first, nested in inner.items():
         current = getattr(settings, first)
         if current is None:  # such as a camera without jitter

@@ -410,7 +410,8 @@ def _vectors(kind: str, space: gymnasium.spaces.Dict) -> dict[str, gymnasium.spa
     vectors: dict[str, Any] = {name: one for name, one in space.spaces.items() if name not in known}
     for name, one in vectors.items():
         if not isinstance(one, gymnasium.spaces.Box) or len(one.shape) not in (1, 2):
-            raise ValueError(f"policy {kind!r} cannot read sensor {name!r}, {one}: use a Box of shape (K,) or (R, K)")
+            remedy = "pass one camera without a name" if "/" in name else "use a Box of shape (K,) or (R, K)"
+            raise ValueError(f"policy {kind!r} cannot read sensor {name!r}, {one}: {remedy}")
     return vectors
 
 

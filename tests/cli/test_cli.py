@@ -97,6 +97,11 @@ def test_bench_prints_figures(what, monkeypatch):
     ("arguments", "said"),
     [
         (("demo", "--scenes", "[/red].glb"), "[/red].glb"),
+        (("demo", "--scenes", ":boom:.glb"), ":boom:.glb"),
+        (("demo", "--scenes", "apartment_0", "--renderer", "vulkan"), "renderer='vulkan': choose one of"),
+        (("view", "apartment_0", "--no-browser", "--renderer", "vulkan"), "renderer='vulkan': choose one of"),
+        (("episodes", "x.json.gz", "y.glb"), "'x.json.gz' is a file of episodes: name it alone to describe it"),
+        (("episodes", "no.scene_dataset_config.json"), "no.scene_dataset_config.json"),
         (("bench", "--resolution", "64x"), "resolution='64x': write 64 or 128x72"),
         (
             ("episodes", "apartment_0", "--num-episodes", "5", "--out", "x.csv"),
@@ -119,6 +124,7 @@ def test_an_error_that_the_user_can_fix_is_one_line(arguments, said, tmp_path, m
     with pytest.raises(SystemExit, match="1"):
         main()
     error = capfd.readouterr().err
+    assert "note: kernels could not be compiled" not in error
     assert error.splitlines()[-1].startswith("error: ") and said in error and "Traceback" not in error
 
 

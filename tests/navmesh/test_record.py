@@ -127,3 +127,5 @@ def test_numbers_of_numpy_in_settings_become_plain_for_json_and_the_keys_of_cach
     settings = NavMeshSettings(agent_radius=np.float32(0.25), verts_per_poly=np.int64(5), filter_ledge_spans=np.False_)
     plain = NavMeshSettings(agent_radius=0.25, verts_per_poly=5, filter_ledge_spans=False)
     assert repr(settings) == repr(plain) and json.loads(json.dumps(asdict(settings))) == asdict(plain)
+    with pytest.raises(ValueError, match="agent_height='1': pass a number"):
+        NavMeshSettings(agent_height="1")  # type: ignore[arg-type]

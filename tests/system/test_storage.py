@@ -44,6 +44,9 @@ def test_folders_and_what_lies_nowhere_are_refused(tmp_path):
         write_atomically(tmp_path, b"")
     with pytest.raises(FileNotFoundError, match=r"no folder '.*none' to write 'file' in: create it first"):
         write_atomically(tmp_path / "none" / "file", b"")
+    (tmp_path / "file").touch()
+    with pytest.raises(FileNotFoundError, match="a file is in its place, name another one"):
+        write_atomically(tmp_path / "file" / "file", b"")
 
 
 def test_a_folder_that_is_there_may_hold_any_names_and_must_be_writable(tmp_path, monkeypatch):

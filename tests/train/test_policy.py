@@ -124,6 +124,8 @@ def test_impossible_policies_are_refused():
         make_policy("scan", Dict({**space("walk_scan"), "wind": Box(-1, 1, (NUM_RANGES,), np.float32)}))
     with pytest.raises(ValueError, match="normalize_depth=True"):
         make_policy("paper", space("depth", farthest=10.0))
+    with pytest.raises(ValueError, match=r"cannot read sensor 'left/depth', .*: pass one camera without a name"):
+        make_policy("small", Dict({**space("depth"), "left/depth": Box(0, 1, (8, 8, 1), np.float32)}))
     with pytest.raises(ValueError, match="4x4 or more"):
         make_policy("small", space("depth", side=3))
 
