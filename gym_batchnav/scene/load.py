@@ -142,7 +142,7 @@ def _other_ending(path: Path) -> str:
     """Return the reason why a file of this name is not read, with the remedy."""
     known = ", ".join(SUFFIXES)
     if path.suffix:
-        habitat = "; of Habitat's datasets, X.scene_dataset_config.json as scenes=" if path.suffix == ".json" else ""
+        habitat = ", or a Habitat dataset's X.scene_dataset_config.json as scenes=" if path.suffix == ".json" else ""
         return f"files ending in {path.suffix!r} are not supported: pass one of {known}{habitat}"
     name = path.name
     environment = f"gymnasium.make_vec('BatchNav/PointNav-v0', scenes={name!r})"

@@ -466,7 +466,7 @@ def test_pictures_that_take_long_or_much_to_decode_are_refused(monkeypatch):
         ("a.gltf", b"[" * 10**5, "JSON"),
         ("a.gltf", b'{"asset": {"version": NaN}}', "NaN"),
         ("a.fbx", b"Kaydara", "'.fbx' are not supported"),
-        ("a.scene_instance.json", b"{}", r"of Habitat's datasets, X\.scene_dataset_config\.json as scenes="),
+        ("a.scene_instance.json", b"{}", r"or a Habitat dataset's X\.scene_dataset_config\.json as scenes="),
         ("a.obj", b"hello, world", "no triangles"),
         ("a.obj", b"v 0 0\nf 1 1 1\n", "line 1 is .v 0 0.: it has too few coordinates"),
         ("a.obj", b"mtllib ../../a.mtl\nv 0 0 0\nf 1 1 1\n", "not inside its folder"),
