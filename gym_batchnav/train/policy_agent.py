@@ -108,8 +108,8 @@ class PolicyAgent:
         return actions
 
 
-def load_agent(path: Path, sample_seed: int | None = None) -> tuple[PolicyAgent, PolicyAbout]:
-    """Load the agent of a policy file, see PolicyAgent, and the file's description.
+def load_agent(path: str | Path, sample_seed: int | None = None) -> tuple[PolicyAgent, PolicyAbout]:
+    """Load the agent of a policy file or of a shipped policy's name, see PolicyAgent, and the file's description.
 
     Raises:
         ValueError: The file is not a policy.

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from gym_batchnav.evaluation.world import PolicyAbout, about_of
+from gym_batchnav.library.sources import shipped_policies
 from gym_batchnav.system.extras import needs_extra
 from gym_batchnav.system.storage import write_atomically
 from gym_batchnav.train.policy import Policy, make_policy
@@ -44,7 +45,7 @@ def save_policy(path: str | Path, policy: Policy, about: PolicyAbout, half: bool
 
 
 def load_policy(path: str | Path) -> tuple[Policy, PolicyAbout]:
-    """Load a policy, on the CPU, and its description.
+    """Load a policy, on the CPU, and its description, from a file or by the name of a shipped policy.
 
     Loading an untrusted file is safe: nothing in it is executed, and size, header and sensors are bounded.
 
@@ -53,7 +54,7 @@ def load_policy(path: str | Path) -> tuple[Policy, PolicyAbout]:
             description says.
         FileNotFoundError: The file does not exist.
     """
-    path = Path(path)
+    path = shipped_policies().get(str(path)) or Path(path)
     _check_size(path)
     try:
         weights, described = _read(path)

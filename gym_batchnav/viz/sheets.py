@@ -189,6 +189,7 @@ def save_picture(picture: np.ndarray, path: str | Path) -> None:
         ValueError: The suffix is not that of an image format, or the picture has another shape or type.
         OSError: The file cannot be written.
     """
+    picture = np.asarray(picture)
     if picture.dtype != np.uint8 or picture.shape[2:] != (3,):
         raise ValueError(
             f"picture {picture.dtype} {picture.shape}: pass uint8 [H, W, 3]; depth_picture and semantic_picture convert"

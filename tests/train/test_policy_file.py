@@ -18,6 +18,7 @@ from gym_batchnav.evaluation.records import fields_of, record_of  # noqa: E402
 from gym_batchnav.evaluation.world import PolicyAbout, check_world, policy_about  # noqa: E402
 from gym_batchnav.geometry import Camera  # noqa: E402
 from gym_batchnav.lenses import Cylindrical, Equirectangular  # noqa: E402
+from gym_batchnav.library.sources import assets_dir  # noqa: E402
 from gym_batchnav.mapping.sensors import MapPath  # noqa: E402
 from gym_batchnav.navmesh.mesh import NavMeshSettings  # noqa: E402
 from gym_batchnav.noise.depth import RedwoodNoise  # noqa: E402
@@ -187,6 +188,15 @@ def test_other_files_and_huge_headers_are_refused_at_once(path, tmp_path):
         load_policy(tmp_path / "b")
     with pytest.raises(FileNotFoundError, match="there is no file"):
         load_policy(tmp_path / "none")
+
+
+def test_shipped_policies_are_loaded_by_name():
+    (named, about), (loaded, _) = (
+        load_policy("pointnav_blind"),
+        load_policy(assets_dir() / "pointnav_blind.safetensors"),
+    )
+    assert about.sensors == ()
+    torch.testing.assert_close(named.state_dict(), loaded.state_dict())
 
 
 GENEROUS = {"success_distance": 0.5, "success_reward": 2.5, "step_reward": -0.01, "spl_reward": False}

@@ -175,6 +175,8 @@ def test_where_no_picture_can_be_written_is_said_by_name(tmp_path, name, error, 
 def test_images_that_are_no_pictures_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"picture float64 \(4, 4, 1\): pass uint8 .H, W, 3.; depth_picture"):
         viz.save_picture(np.zeros((4, 4, 1)), tmp_path / "depth.png")
+    with pytest.raises(ValueError, match=r"picture <U5 \(\): pass uint8"):
+        viz.save_picture("a.png", np.zeros((4, 4, 3), np.uint8))
     with pytest.raises(ValueError, match=r"pictures of shape \(4, 4, 3\): pass images .N, H, W, 3."):
         viz.mosaic(np.zeros((4, 4, 3), np.uint8))
 
