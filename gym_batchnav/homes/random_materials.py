@@ -15,7 +15,8 @@ from gym_batchnav.scene.scene import Scene
 _STREAM = zlib.crc32(b"materials")
 _PATTERNS = 8  # textures painted for each scene
 _PLAIN, _OWN = 0.3, 0.6  # below the first, a material becomes plain; below the second, it keeps its texture
-_BARE = 0.35  # share of scenes that become bare
+_BARE = 0.4  # share of scenes that become bare
+_FLAT = 0.6  # share of bare scenes in which neither light nor colour varies from surface to surface
 _BARE_MATERIALS = 0.8  # share of the materials of a bare scene that change at least
 _LIKE_THE_REST = 0.75  # share of the materials of a bare scene that have nearly the same colour
 
@@ -23,9 +24,10 @@ _LIKE_THE_REST = 0.75  # share of the materials of a bare scene that have nearly
 def with_random_materials(scene: Scene, share: float, seed: int) -> Scene:
     """Return a generated scene with random colours and textures on some of its materials.
 
-    Such a material keeps its texture, becomes plain or gets one of eight painted patterns, and is tinted. About a third
-    of the scenes become bare, as mock-ups and levels of games are: plain, and mostly of one colour. The geometry and
-    the light stay. Tobin et al. (2017, "Domain Randomization") train detectors on materials like these.
+    Such a material keeps its texture, becomes plain or gets one of eight painted patterns, and is tinted. Two fifths of
+    the scenes become bare, as mock-ups and levels of games are: plain, and mostly of one colour. Most of these lose the
+    light of windows and the shade of corners as well, so that a wall and its floor may look the same. The geometry
+    stays. Tobin et al. (2017, "Domain Randomization") train detectors on materials like these.
 
     Args:
         scene: A scene of ``generate_apartment`` or ``generate_building``.
@@ -35,6 +37,7 @@ def with_random_materials(scene: Scene, share: float, seed: int) -> Scene:
     rng = np.random.Generator(np.random.PCG64([seed, _STREAM]))
     bare = np.random.Generator(np.random.PCG64([seed, _STREAM, 1]))  # draws only for bare scenes
     old = scene.materials
+    light = scene.colors
     chosen = rng.random(len(old)) < share
     kind = rng.random(len(old))
     pattern = len(scene.textures) + rng.integers(_PATTERNS, size=len(old))
@@ -45,7 +48,11 @@ def with_random_materials(scene: Scene, share: float, seed: int) -> Scene:
         texture[:] = -1
         alike = bare.random(len(old)) < _LIKE_THE_REST
         rest = _colors(1, bare) ** bare.uniform(0.2, 1)  # often pale
-        colors[alike] = rest * bare.uniform(0.85, 1, (alike.sum(), 1))
+        shades = bare.uniform(0.85, 1, (alike.sum(), 1))
+        if bare.random() < _FLAT:
+            shades[:] = 1
+            light = np.full_like(light, 255)
+        colors[alike] = rest * shades
     tint = np.ones((len(old), 4))
     tint[:, :3] = srgb_to_linear(colors)
     materials = replace(
@@ -54,7 +61,7 @@ def with_random_materials(scene: Scene, share: float, seed: int) -> Scene:
         texture=np.where(chosen, texture, old.texture).astype(np.int32),
     )
     patterns = [textures.paint(_pattern, rng) for _ in range(_PATTERNS)]
-    return replace(scene, materials=materials, textures=(*scene.textures, *patterns))
+    return replace(scene, materials=materials, textures=(*scene.textures, *patterns), colors=light)
 
 
 def _colors(count: int, rng: np.random.Generator) -> np.ndarray:
