@@ -113,7 +113,7 @@ def test_bench_prints_figures(what, monkeypatch):
         (("bench", "--scenes", "apartment_4", "--what", "render", "--renderer", "vulkan"), "vulkan"),
         (("bench", "--sensors", "lidar"), "lidar"),
         (("bench", "--what", "navigation", "--sensors", "rgb"), "--sensors has no effect with --what navigation"),
-        (("evaluate", "--policy", "follower", "--sample"), "sample=True: only the actions of policy files"),
+        (("evaluate", "--policy", "follower", "--agents", "random", "--sample"), "sample=True: only the actions"),
         (("warmup", "--renderer", "vulkan"), "renderer='vulkan': choose one of"),
     ],
 )
