@@ -79,7 +79,7 @@ def _check(folder: Path, as_json: bool) -> None:
         raise ValueError(f"the layout of '{folder}' matches no known dataset: pass the folder of one of {names}")
     file = _file_of_episodes(folder, files) if "{file}" in fitting[0].usage else None
     if file is not None:
-        fitting = [one for one in fitting if one.name.startswith(_task_of(file))]
+        fitting = [one for one in fitting if one.name.startswith(_task_of(file))] or fitting
     with late_progress("Reading headers of files", len(files)) as done:
         report = check_copy(folder, fitting[0], done)
     if as_json:

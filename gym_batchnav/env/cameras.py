@@ -275,10 +275,8 @@ class AgentCameras:
             return
         categories = sorted({one.category for scene in scenes for one in scene.objects if one.category})
         shown = ", ".join(categories[:_SHOWN]) + (", ..." if len(categories) > _SHOWN else "")
-        warn_user(
-            "'semantic' shows 0 everywhere, because no object of the resident scenes has an id: pass numbers for some "
-            f"of their categories ({shown or 'there are none'}) as semantic_ids="
-        )
+        remedy = f"pass numbers for some of their categories ({shown}) as semantic_ids=" if shown else "annotate them"
+        warn_user(f"'semantic' shows 0 in the resident scenes, because no object there has an id: {remedy}")
 
     def views(self, agents: AgentState, indices: np.ndarray | None = None, camera: Camera | None = None) -> np.ndarray:
         """Return the world-to-camera matrices [M, 4, 4] float32 of one camera of agents, by default the first.

@@ -128,8 +128,9 @@ def checked_value(name: str, value: Any, hint: Any) -> Any:
         if found is not _UNFIT:
             return found
     names = " or ".join(getattr(one, "__name__", str(one)).replace("NoneType", f'"{NONE}"') for one in choices)
-    # As TOML and JSON have them.
-    names = names.replace("tuple", f"""list, such as ["a", "b"] (in a shell '{name}=["a", "b"]')""")
+    example = f""", such as ["a", "b"] (in a shell '{name}=["a", "b"]')"""
+    of_text = any(typing.get_args(one)[:1] == (str,) for one in choices)
+    names = names.replace("tuple", f"list{example if of_text else ''}")  # as TOML and JSON have it
     raise ValueError(f"{name}={repr(value)[:200]}: expected {names}")
 
 

@@ -45,7 +45,7 @@ def save_policy(path: str | Path, policy: Policy, about: PolicyAbout, half: bool
 
 
 def load_policy(path: str | Path) -> tuple[Policy, PolicyAbout]:
-    """Load a policy, on the CPU, and its description, from a file or by the name of a shipped policy.
+    """Load a policy, on the CPU, and its description, from a file or by the name (str) of a shipped policy.
 
     Loading an untrusted file is safe: nothing in it is executed, and size, header and sensors are bounded.
 
@@ -54,7 +54,8 @@ def load_policy(path: str | Path) -> tuple[Policy, PolicyAbout]:
             description says.
         FileNotFoundError: The file does not exist.
     """
-    path = shipped_policies().get(str(path)) or Path(path)
+    shipped = shipped_policies().get(path) if isinstance(path, str) else None  # a Path is always a file
+    path = shipped or Path(path)
     _check_size(path)
     try:
         weights, described = _read(path)

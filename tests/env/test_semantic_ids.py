@@ -51,7 +51,7 @@ def test_batches_with_other_ids_share_scenes_but_no_renderer(make, renderer):
 
 
 def test_a_sensor_that_shows_nothing_is_told_of(make):
-    with pytest.warns(UserWarning, match=r"shows 0 everywhere.* \(.*crate.*\) as semantic_ids="):
+    with pytest.warns(UserWarning, match=r"shows 0 in the resident scenes.* \(.*crate.*\) as semantic_ids="):
         make(semantic_ids={"bed": 1})
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -190,13 +191,16 @@ def test_other_files_and_huge_headers_are_refused_at_once(path, tmp_path):
         load_policy(tmp_path / "none")
 
 
-def test_shipped_policies_are_loaded_by_name():
+def test_shipped_policies_are_loaded_by_name(path, tmp_path, monkeypatch):
     (named, about), (loaded, _) = (
         load_policy("pointnav_blind"),
         load_policy(assets_dir() / "pointnav_blind.safetensors"),
     )
     assert about.sensors == ()
     torch.testing.assert_close(named.state_dict(), loaded.state_dict())
+    monkeypatch.chdir(tmp_path)
+    Path("pointnav_blind").write_bytes(path.read_bytes())
+    assert load_policy(Path("./pointnav_blind"))[1].sensors != ()
 
 
 GENEROUS = {"success_distance": 0.5, "success_reward": 2.5, "step_reward": -0.01, "spl_reward": False}

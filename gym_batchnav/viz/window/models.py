@@ -48,7 +48,8 @@ def is_overhead(scene: Scene, navmesh: NavMesh) -> np.ndarray:
     lowest = scene.vertices[scene.triangles, 1].min(axis=1)
     over = np.zeros(len(lowest), bool)
     levels = polygon_heights(navmesh)[floor_islands(scene, navmesh)[navmesh.polygon_island]]
-    floors = [floor for floor in storeys(navmesh) if (np.abs(levels - floor) <= LEVEL).any()]
+    found = storeys(navmesh)
+    floors = [floor for floor in found if (np.abs(levels - floor) <= LEVEL).any()] or found
     for floor, (_, top) in zip(floors, storey_spans(floors), strict=False):  # one span without a floor in a landscape
         cut = visible_floor_and_cut(scene, floor)[1]
         over |= (lowest >= cut) & (lowest < top)
