@@ -288,8 +288,9 @@ def cached_drops(scene: Scene, navmesh: NavMesh, cache: DiskCache | None) -> Dro
 
 def sampling_generator(scene: Scene, seed: int | None) -> np.random.Generator:
     """Return the random generator from which the episodes of a scene are sampled."""
-    words = list(scene.name.encode(errors="surrogatepass"))  # file names need not be UTF-8
-    return np.random.default_rng(words if seed is None else [*words, seed])
+    name = scene.name.encode(errors="surrogatepass")  # file names need not be UTF-8
+    # NumPy fills up to four words with zeros, so a seed of 0 has an effect only from the fifth word on.
+    return np.random.default_rng(list(name) if seed is None else [*name.ljust(4, b"\0"), seed])
 
 
 def cached_episodes(

@@ -155,8 +155,8 @@ def test_a_task_without_a_sampler_is_refused_by_name(sampler):
 
 @pytest.mark.parametrize("sampler", [samplers.PointEpisodes(), FlightEpisodes()], ids=["walks", "flies"])
 def test_a_seed_samples_other_episodes_of_the_same_scene(tmp_path, sampler):
-    save_glb(box_room("room"), tmp_path / "room.glb")
-    scene = scene_sources(str(tmp_path / "room.glb"))[0].load()
+    save_glb(box_room("den"), tmp_path / "den.glb")
+    scene = scene_sources(str(tmp_path / "den.glb"))[0].load()
 
     def starts(seed, cache, num_episodes=5):
         return NavigationPreparer(None, None, num_episodes, cache, sampler, seed=seed)(scene).episode_set.start.tolist()
@@ -167,7 +167,7 @@ def test_a_seed_samples_other_episodes_of_the_same_scene(tmp_path, sampler):
     assert found == [starts(seed, cache) for seed in (None, 0, 1)] and found[1] == starts(0, None)
     if isinstance(sampler, samplers.PointEpisodes):  # whose episodes may come with the scene
         few = NavigationPreparer(num_episodes=2)(scene).episode_set
-        write_episodes({"room.glb": few}, tmp_path / "room.json.gz")
+        write_episodes({"den.glb": few}, tmp_path / "den.json.gz")
         assert starts(0, cache) == found[1] and len(starts(None, cache)) == 2
 
 
