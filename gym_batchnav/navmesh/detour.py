@@ -260,7 +260,7 @@ def _tile_settings(header: np.void) -> NavMeshSettings:
     factor = header["cells_per_metre"]
     return NavMeshSettings(
         cell_size=_shortest(np.float32(1) / factor) if factor > 1e-6 else NavMeshSettings().cell_size,
-        agent_height=measures["height"],
+        agent_height=measures["height"] or NavMeshSettings().agent_height,
         agent_radius=measures["radius"],
         agent_max_climb=measures["climb"],
     )

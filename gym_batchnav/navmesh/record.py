@@ -10,7 +10,14 @@ from dataclasses import dataclass, field, fields
 
 import numpy as np
 
-from gym_batchnav.system.numbers import check_choice, check_length, check_not_negative, is_number, unwrap_numpy
+from gym_batchnav.system.numbers import (
+    check_between,
+    check_choice,
+    check_length,
+    check_not_negative,
+    is_number,
+    unwrap_numpy,
+)
 
 GEODESICS = ("exact", "detour")  # methods that measure distances: the shortest paths, and those of Habitat
 MAX_VERTICES = 6  # per polygon
@@ -49,10 +56,10 @@ class NavMeshSettings:
     filter_walkable_low_height_spans: bool = True
 
     def __post_init__(self) -> None:
-        """Check the types, and convert values of NumPy, so that JSON holds them and equal settings look the same.
+        """Check the values, and convert those of NumPy, so that JSON holds them and equal settings look the same.
 
         Raises:
-            ValueError: If a setting is not a number or a flag, or is very large; `build_navmesh` checks the ranges.
+            ValueError: If a setting is not a number or a flag, or is out of its range.
         """
         for setting in fields(self):
             value = getattr(self, setting.name)
@@ -61,6 +68,13 @@ class NavMeshSettings:
                 raise ValueError(f"{setting.name}={value!r:.100}: pass True or False")
             if not isinstance(setting.default, bool) and not (is_number(value) and -LARGEST <= value <= LARGEST):
                 raise ValueError(f"{setting.name}={value!r:.100}: pass a number of at most {LARGEST:g}")
+            if setting.name in ("cell_size", "cell_height", "agent_height"):
+                check_length(**{setting.name: value})
+            elif not is_flag:
+                check_not_negative(**{setting.name: value})
+        if self.agent_max_slope_deg >= 90:
+            raise ValueError(f"agent_max_slope_deg={self.agent_max_slope_deg}: pass a slope from 0 to below 90 degrees")
+        check_between(3, MAX_VERTICES, verts_per_poly=self.verts_per_poly)
         unwrap_numpy(self)
 
 
@@ -129,8 +143,6 @@ class NavMeshData:
                     f"navmesh {name}: a coordinate is {np.abs(array).max():g} m, the limit is {MAX_COORDINATE:g} m: "
                     "check that the unit is the metre, and move the scene nearer to the origin"
                 )
-        check_length(cell_size=self.settings.cell_size, cell_height=self.settings.cell_height)
-        check_not_negative(agent_max_climb=self.settings.agent_max_climb)
 
     def _check_indices(self) -> None:
         """Check that every index is within its array."""

@@ -159,6 +159,7 @@ def test_what_info_says_to_keep_over_a_configuration_is_read_so(folder, config, 
     ("command", "option", "value", "said"),
     [
         ("info", "--out", "scenes/room.glb", "a file is in its place"),
+        ("info", "--agent", "radius=-1", "agent='radius=-1': agent_radius=-1.0: pass a number of at least 0"),
         ("prepare", "--episode-file", "nowhere.json", "nowhere.json: the file does not exist"),
         ("prepare", "--agent", "size=3", "agent='size=3': unknown name 'size'; available: radius, height"),
         ("prepare", "--agent", "radius", "agent='radius': could not convert string to float: ''; write radius="),

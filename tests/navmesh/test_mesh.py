@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from floors import SCENES, floor_plan, mesh_of, oracle, scene_mesh
 
-from gym_batchnav.navmesh import NavMesh, NavMeshSettings
+from gym_batchnav.navmesh import NavMesh
 
 RNG = np.random.default_rng
 EMPTY = mesh_of([], [])
@@ -143,8 +143,6 @@ def test_files_and_pickles_keep_everything(tmp_path: Path) -> None:
         ({"neighbours": np.array([[1, -1, -1, -1, -1, -1], [-1] * 6], np.int32)}, "does not share its edge"),
         ({"detail_start": np.array([0, 3, 2], np.int32)}, "detail_start"),
         ({"polygon_island": np.zeros(3, np.int32)}, "polygon_island"),
-        ({"settings": NavMeshSettings(cell_size=0)}, "cell_size=0"),
-        ({"settings": NavMeshSettings(cell_height=-1)}, "cell_height=-1"),
     ],
 )
 def test_arrays_that_kernels_could_not_walk_are_refused(change: dict[str, np.ndarray], message: str) -> None:

@@ -16,13 +16,11 @@ from gym_batchnav.navmesh.build.detail import Floors, triangulate_floors
 from gym_batchnav.navmesh.build.polygons import polygonise, weld
 from gym_batchnav.navmesh.build.regions import merge_regions, region_rings, watershed
 from gym_batchnav.navmesh.record import (
-    MAX_VERTICES,
     NavMeshData,
     NavMeshSettings,
     label_islands,
     shared_edge_neighbours,
 )
-from gym_batchnav.system.numbers import check_between, check_length, check_not_negative
 
 MAX_COLUMNS = 3 * 2**21  # of the grid: 125 m x 125 m with cells of 5 cm; a column takes about 20 bytes
 MAX_SPANS = 3 * 2**23  # solid spans of all columns; one takes up to 14 bytes
@@ -101,15 +99,6 @@ def build_navmesh(
 
 
 def _check_settings(settings: NavMeshSettings) -> None:
-    positive = ("cell_size", "cell_height", "agent_height")
-    not_negative = (
-        *("agent_radius", "agent_max_climb", "region_min_size", "region_merge_size", "edge_max_len"),
-        *("edge_max_error", "detail_sample_dist", "detail_sample_max_error"),
-    )
-    check_length(**{name: getattr(settings, name) for name in positive})
-    check_not_negative(**{name: getattr(settings, name) for name in not_negative})
-    if not 0 <= settings.agent_max_slope_deg < 90:
-        raise ValueError(f"agent_max_slope_deg={settings.agent_max_slope_deg}: give a slope from 0 to below 90 degrees")
     if settings.agent_max_climb > settings.agent_height:
         # Otherwise an agent could step to two floors of one column, and links would not be mutual.
         raise ValueError(
@@ -120,7 +109,6 @@ def _check_settings(settings: NavMeshSettings) -> None:
             f"cell_height={settings.cell_height}: an agent of height {settings.agent_height} would have more than "
             f"{MAX_LEVELS:,} voxels; give a larger cell_height"
         )
-    check_between(3, MAX_VERTICES, verts_per_poly=settings.verts_per_poly)
 
 
 def _clean(
