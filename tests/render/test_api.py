@@ -22,7 +22,8 @@ def small_library() -> SceneLibrary:
 
 
 def stand_in_for_opengl(monkeypatch: pytest.MonkeyPatch, device: str | None) -> None:
-    """Put an OpenGL renderer in place whose device has this name; None for a machine without OpenGL."""
+    """Put an OpenGL renderer in place whose device has this name (None: no OpenGL), on a machine without Warp."""
+    monkeypatch.setattr(api, "has_warp_gpu", lambda: None)
     module = SimpleNamespace(
         find_device=lambda: device, OpenGLRenderer=lambda *_: SimpleNamespace(name="opengl", device=device)
     )
@@ -75,6 +76,7 @@ def test_opengl_by_name_takes_any_device_and_says_what_to_install_where_there_is
 
 def test_missing_moderngl_leaves_embree_and_says_so(monkeypatch):
     monkeypatch.setitem(sys.modules, "gym_batchnav.render.opengl", None)  # importing it raises ImportError
+    monkeypatch.setattr(api, "has_warp_gpu", lambda: None)
     with pytest.warns(UserWarning, match="Embree"):
         assert make_renderer("auto", small_library()).name == "embree"
     with pytest.raises(RuntimeError, match="install"):

@@ -196,7 +196,7 @@ def test_presets_learn_and_resume_on_the_device(tmp_path, preset, sensor):
 
     given = {
         "preset": preset, "device": "cuda", "scenes": ["apartments"], "num_envs": 16, "resident_scenes": 2,
-        "frames": 5 * 16 * 32, "ppo.compile": False,
+        "frames": 5 * 16 * 64, "ppo.compile": False,
     }  # fmt: skip
     for resume in (False, True):
         stops = iter([False, False, True])
