@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import zlib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import takewhile
@@ -363,11 +364,19 @@ def check_file(path: Path, name: str = "") -> None:
     name = name or str(path)
     if path.is_dir():
         files = sorted(path.glob("*.json*"), key=lambda file: (scene_stem(file.name) != path.resolve().name, file))
-        raise ValueError(f"{name}: it is a folder: pass " + (f"'{files[0]}'" if files else "a .json or .json.gz file"))
+        found = next((f"'{file}'" for file in files if _has_episodes(file)), "a .json or .json.gz file with episodes")
+        raise ValueError(f"{name}: it is a folder: pass {found}")
     if not path.exists():
         raise FileNotFoundError(f"{name}: the file does not exist: pass the path of a .json or .json.gz")
     if not path.is_file():
         raise ValueError(f"{name}: it is not a regular file: pass a .json or .json.gz")
+
+
+def _has_episodes(path: Path) -> bool:
+    try:
+        return re.search(rb'"episodes"\s*:\s*\[', _read_text(path)) is not None
+    except ValueError:
+        return False
 
 
 def _not_a_dataset(path: Path, error: Exception) -> ValueError:
