@@ -56,7 +56,7 @@ def load_policy(path: str | Path) -> tuple[Policy, PolicyAbout]:
     """
     shipped = shipped_policies().get(path) if isinstance(path, str) else None  # a Path is always a file
     path = shipped or Path(path)
-    _check_size(path)
+    _check_header(path)
     try:
         weights, described = _read(path)
         about = about_of(described)
@@ -74,14 +74,15 @@ def load_policy(path: str | Path) -> tuple[Policy, PolicyAbout]:
     return policy, about
 
 
-def _check_size(path: Path) -> None:
-    """Raise ValueError if a file has no safetensors header (8 bytes of length, then JSON), or either is too large."""
+def _check_header(path: Path) -> None:
+    """Raise ValueError if a file is too large, or its header (8 bytes of length, then JSON) is not that of a policy."""
     if not path.is_file():
         raise FileNotFoundError(f"there is no file '{path}': check the path")
     if path.stat().st_size > MAX_BYTES:
         raise ValueError(f"policy file '{path}' has more than {MAX_BYTES:,} bytes: pass a file that train wrote")
     with path.open("rb") as file:
         start = file.read(9)
+        header = file.read(MAX_HEADER_BYTES)
     if start[8:] != b"{":  # the beginning of every header
         raise ValueError(f"policy file '{path}' is not a safetensors file: pass a file that gym-batchnav train wrote")
     (size,) = struct.unpack("<Q", start[:8])
@@ -90,14 +91,13 @@ def _check_size(path: Path) -> None:
             f"policy file '{path}' is damaged: its header has {size:,} bytes, over {MAX_HEADER_BYTES:,}: pass a file "
             "that gym-batchnav train wrote"
         )
+    if len(header) >= size - 1 and f'"{FORMAT}"'.encode() not in header:
+        raise ValueError(f"policy file '{path}' is not a policy of gym_batchnav: pass a file that train wrote")
 
 
 def _read(path: Path) -> tuple[dict[str, torch.Tensor], Any]:
     with safe_open(path, framework="pt") as file:
-        header = file.metadata() or {}
-        if header.get("format") != FORMAT:
-            raise ValueError(f"its format is {header.get('format')!r}, not {FORMAT!r}")
         # Copied, because tensors in the file may not be aligned, and results depend on the alignment.
         weights = {name: file.get_tensor(name).clone() for name in file.keys()}
         widened = {name: one.float() if one.dtype == torch.float16 else one for name, one in weights.items()}
-        return widened, json.loads(header["about"])
+        return widened, json.loads(file.metadata()["about"])

@@ -181,6 +181,9 @@ def test_other_files_and_huge_headers_are_refused_at_once(path, tmp_path):
         (tmp_path / "b").write_bytes(data)
         with pytest.raises(ValueError, match="is damaged"):
             load_policy(tmp_path / "b")
+    (tmp_path / "b").write_bytes(pack_arrays({"weight": np.zeros(3)}, {"format": "pt"}))
+    with pytest.raises(ValueError, match="is not a policy of gym_batchnav: pass a file that train wrote"):
+        load_policy(tmp_path / "b")
     many = {f"{index:06}": np.zeros(0, np.float32) for index in range(20_000)}
     data = pack_arrays(many, {"format": "gym_batchnav policy 2", "about": "{}"})
     assert int.from_bytes(data[:8], "little") > MAX_HEADER_BYTES
