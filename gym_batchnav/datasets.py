@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 from gym_batchnav.library.sources import assets_dir
 from gym_batchnav.system.extras import needs_extra
-from gym_batchnav.system.storage import make_folder, replace_path
+from gym_batchnav.system.storage import LFS_POINTER, make_folder, replace_path
 
 MAX_FILES = 2_000_000
 MAX_ARCHIVE_BYTES = 2**37
@@ -259,7 +259,7 @@ def _damage(path: Path) -> str:
 
 def _damage_of_glb(header: bytes, size: int) -> str:
     """Return what is wrong with a GLB file of a size, or an empty string."""
-    if header.startswith(b"version https://git-lfs"):
+    if header.startswith(LFS_POINTER):
         return "is a pointer of Git LFS instead of the file: run git lfs pull"
     if len(header) < 12 or header[:4] != b"glTF":
         return "is not a GLB file"

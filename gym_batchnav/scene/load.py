@@ -25,6 +25,7 @@ from gym_batchnav.scene.simplify import simplify_scene, with_source
 from gym_batchnav.scene.textures import AUTO, check_texture_size
 from gym_batchnav.system.numbers import check_choice, check_counts, is_number
 from gym_batchnav.system.progress import report_stage
+from gym_batchnav.system.storage import LFS_POINTER
 
 __all__ = ["SUFFIXES", "SceneError", "SceneNotFoundError", "check_load_options", "load_scene"]
 
@@ -118,6 +119,8 @@ def load_scene(
     with naming(path, "re-export it"):
         if not files.main(_MAX_BYTES.get(suffix, MAX_FILE_BYTES)):
             raise ValueError("it is empty: copy or download it again")
+        if files.main().startswith(LFS_POINTER):
+            raise ValueError("it is a pointer of Git LFS instead of the file: run git lfs pull")
         builder = SceneBuilder(files, texture_size)
         loaded = _load(files, builder, suffix, name or path.stem, up, scale, scene, semantics)
         if max_triangles is not None and len(loaded.triangles) > max_triangles:

@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+LFS_POINTER = b"version https://git-lfs"  # the beginning of files that git lfs pull has not yet replaced
 _CHUNK = 2**20  # bytes
 _PATIENCE = 2.0  # seconds that Windows gets to close a file
 _PAUSE = 0.05  # seconds between two tries

@@ -461,6 +461,7 @@ def test_pictures_that_take_long_or_much_to_decode_are_refused(monkeypatch):
     ("name", "content", "reason"),
     [
         ("a.glb", b"", "empty"),
+        ("a.glb", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", "run git lfs pull"),
         ("a.glb", b"glTF", "cut short"),
         ("a.glb", b"hello, world", "not a GLB file"),
         ("a.gltf", b"[" * 10**5, "JSON"),
