@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from gymnasium.spaces import Dict
 from gymnasium.vector import VectorEnv
 from gymnasium.vector.utils import batch_space
 
@@ -68,7 +67,7 @@ class BatchNavEnv(VectorEnv):
         self.render_mode = config.render_mode
         self.metadata = {**self.metadata, "autoreset_mode": self.autoreset_mode}
         self._claim = Claim("this environment")
-        self.single_observation_space = Dict({**self.cameras.rig.spaces, **self.components.spaces})
+        self.single_observation_space = config.observation_space
         self.single_action_space = config.action_kind.space
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
+from gymnasium.spaces import Dict
 from gymnasium.vector import AutoresetMode
 
 from gym_batchnav.actions.api import Actions
@@ -323,6 +324,11 @@ class EnvConfig:
         others = [sensor for sensor in self.sensors if not isinstance(sensor, str)]
         task = PointNav() if self.task is None else self.task
         return Components(task, others, self.measures, self.action_kind.space)
+
+    @cached_property
+    def observation_space(self) -> Dict:
+        """The observation space of one environment."""
+        return Dict({**self.rig.spaces, **self.components.spaces})
 
     @property
     def num_buffers(self) -> int:

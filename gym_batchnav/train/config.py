@@ -113,7 +113,11 @@ class RunConfig:
             check_positive(time_limit=self.time_limit)
 
     def make_env(self, **overrides: Any) -> BatchNavEnv:
-        """Make a training environment; ``overrides`` are keywords of BatchNavEnv, including ``num_envs``.
+        """Make a training environment; see ``env_keywords``."""
+        return BatchNavEnv(**self.env_keywords(**overrides))
+
+    def env_keywords(self, **overrides: Any) -> dict[str, Any]:
+        """Return the keywords of a training environment; ``overrides`` are some of them, including ``num_envs``.
 
         A plain value of ``scenes=`` names other scenes; how many are resident stays as it is.
         """
@@ -129,7 +133,7 @@ class RunConfig:
         sensors = (*self.sensors, *self.teacher_sensors)
         color_jitter = self.color_jitter if "rgb" in self.sensors else None
         reads_images = color_jitter is not None or MapPath.name in sensors  # in main memory
-        keywords: dict[str, Any] = {
+        return {
             "num_envs": num_envs,
             "sensors": sensors_of(sensors),
             "episodes": self.num_episodes,
@@ -140,8 +144,9 @@ class RunConfig:
             "task": self.task,
             "obs_device": "cpu" if reads_images else self.device,
             "renderer": self.renderer,
+            **overrides,
+            "scenes": scenes,
         }
-        return BatchNavEnv(**{**keywords, **overrides, "scenes": scenes})
 
     def record(self) -> dict[str, Any]:
         """Return the settings as JSON values."""

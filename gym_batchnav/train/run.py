@@ -23,6 +23,7 @@ import torch
 
 import gym_batchnav
 from gym_batchnav.env.batch import BatchNavEnv
+from gym_batchnav.env.config import EnvConfig
 from gym_batchnav.evaluation.named_agents import agent_file
 from gym_batchnav.evaluation.world import PolicyAbout, policy_about
 from gym_batchnav.library.sources import shipped_policies
@@ -102,17 +103,17 @@ class TrainingRun:
             undo.callback(self._checkpoints.close)
             state = self._checkpoints.newest(self.workers.gather, partial(self._read, note=note), note)
             begins = state is None and self.config.init is not None
-            initial = initial_policy(self.config) if begins else None  # before scenes are loaded, to fail early
-            self.env = _warm_env(self.config.make_env, note)
-            undo.callback(self.env.close)
+            initial = initial_policy(self.config) if begins else None
             torch.manual_seed(self.config.seed)
-            space: Any = self.env.single_observation_space
+            space = EnvConfig(**self.config.env_keywords()).observation_space
             policy = make_policy(self.config.policy, space, self.config.teacher_sensors)
             if initial is not None:
                 take_weights(policy, *initial, str(self.config.init))
             elif state is None and self.config.ppo.imitation_share > 0:
                 take_memory(policy, self.config.ppo.teacher)
             policy.to(device)
+            self.env = _warm_env(self.config.make_env, note)  # now that the policy is known to fit
+            undo.callback(self.env.close)
             self.ppo = PPO(self.env, policy, self.config.ppo, self.config.seed, self.workers)
             if state is not None:
                 note(f"Resuming after {state['ppo']['frames']:,} frames")

@@ -257,6 +257,7 @@ class TestInit:
         first.finish()
         file = str(tmp_path / "first/policy.safetensors")
         sensors = ["depth", "heading"]
+        monkeypatch.setattr("gym_batchnav.train.run._warm_env", lambda *_: pytest.fail("scenes were loaded first"))
         for says, given in (
             (r"init='.*': it is a policy of kind 'small', not 'compact': pass policy='small'", {"policy": "compact"}),
             (r"reads depth, pointgoal\w+, not depth, \w+, heading: pass its sensors", {"sensors": sensors}),
@@ -265,6 +266,5 @@ class TestInit:
         ):
             with pytest.raises(ValueError, match=says):
                 start("second", **{"init": file, **given})
-        monkeypatch.setattr("gym_batchnav.train.run._warm_env", lambda *_: pytest.fail("scenes were loaded first"))
         with pytest.raises(FileNotFoundError, match=r"init='pointnav_dept' is neither .* \(.*pointnav_depth, "):
             start("second", init="pointnav_dept")
