@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +11,7 @@ from typer.testing import CliRunner
 
 from gym_batchnav import tuning
 from gym_batchnav.cli import app
+from gym_batchnav.system.extras import MissingExtraError
 from gym_batchnav.tuning import (
     Run,
     Situation,
@@ -178,6 +180,10 @@ def test_the_command_measures_only_what_it_must(log, tmp_path, monkeypatch, mode
 
     monkeypatch.setattr(Workload, "situation", lambda self, has_gpu: situation(SETS[0]))
     monkeypatch.setattr(Workload, "measure", measure)
+    with monkeypatch.context() as patch, pytest.raises(MissingExtraError, match="tune needs the extra"):
+        patch.setitem(sys.modules, "sklearn.gaussian_process", None)
+        CliRunner().invoke(app, ["tune"], catch_exceptions=False)
+    assert not measured
     CliRunner().invoke(app, ["tune"])
     assert read_runs(log) == measured and len(measured) == 3  # those before an interruption are kept
     rest = iter(range(99))
