@@ -78,14 +78,18 @@ def naming(path: Path, remedy: str) -> Iterator[None]:
 
 
 @contextmanager
-def naming_part(name: str, remedy: str = "fix or remove it") -> Iterator[None]:
-    """Convert errors of the block to a ValueError that names a file to which the scene refers, with a remedy."""
+def naming_part(name: str, remedy: str | None = "fix or remove it") -> Iterator[None]:
+    """Convert errors of the block to a ValueError that names a file to which the scene refers, with a remedy.
+
+    None keeps the remedies of ValueErrors.
+    """
     try:
         yield
     except ValueError as error:
-        raise ValueError(f"'{name}' cannot be used ({error}): {remedy}") from error
+        shown = f": {error}" if remedy is None else f" ({error}): {remedy}"
+        raise ValueError(f"'{name}' cannot be used{shown}") from error
     except _MALFORMED as error:
-        raise ValueError(f"'{name}' is malformed ({error!r}): {remedy}") from error
+        raise ValueError(f"'{name}' is malformed ({error!r}): {remedy or 'fix it'}") from error
 
 
 class SceneFiles:

@@ -273,7 +273,7 @@ class _Dataset:
     def _asset(self, handle: str, attributes: Mapping[str, Any], semantics: bool = False) -> Scene:
         """Load the asset of a stage or object, in metres with y up, optionally with the annotations next to it."""
         path = self._named_file(handle, attributes.get("render_asset")) or handle
-        with naming_part(handle, "fix it"):
+        with naming_part(handle, None):
             rotation, factors = asset_frame(attributes)
         # The loader applies up and scale if it can, since it compares the asset's navmesh with the result.
         up = "z" if np.allclose(rotation, Z_UP) else "y"
@@ -361,7 +361,7 @@ class _Dataset:
         return NavMesh.load(self._files.path_of(path))
 
     def _json(self, path: str) -> dict[str, Any]:
-        with naming_part(path, "fix it"):
+        with naming_part(path, None):
             return parse_json(self._files.beside(path, max_bytes=MAX_JSON_BYTES))
 
     def _left_out(self, what: str) -> None:
