@@ -78,7 +78,7 @@ def evaluate(
 
     With --out: results.json, protocol.json (settings, checksums, versions, seeds and rules), episodes.csv, scores.json
     (seeds by scenes, for rliable), profiles.png, failures.png (why episodes failed: map and views), trajectories.png
-    (from above; the shortest paths in grey) and clip.gif of the episodes with the farthest goals.
+    (from above; the shortest paths in grey) and clip.gif of episodes from the nearest goal to the farthest.
 
     With --shard and --out, a process runs a part of the episodes and writes shard.json. All shards must then be joined:
     gym-batchnav evaluate shards/* --out report gives the same table and files as a single process, bit for bit; if the

@@ -1,4 +1,4 @@
-"""The pictures of an evaluation's report: profiles, maps and a clip of the longest episodes, and failures."""
+"""The pictures of an evaluation's report: profiles, maps and a clip of some episodes, and failures."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ def draw_report(comparison: Comparison, out: Path, found: Mapping[str, Any]) -> 
     """
     files = {
         "trajectories.png": "trajectories from above, the shortest paths in grey",
-        "clip.gif": "the episodes of the first scene with the farthest goals",
+        "clip.gif": "episodes of the first scene, from the nearest goal to the farthest",
     }
-    _draw_longest(comparison, out)
+    _draw_episodes(comparison, out)
     for name in ("profiles.png", "failures.png"):
         (out / name).unlink(missing_ok=True)  # of an evaluation before this one
     if len(comparison.policies) * len(found["scenes"]) >= MIN_SCORES:
@@ -64,19 +64,19 @@ def draw_report(comparison: Comparison, out: Path, found: Mapping[str, Any]) -> 
     return {out / name: description for name, description in files.items()}
 
 
-def longest_episodes(episodes: EvaluatedEpisodes, num_scenes: int, per_scene: int) -> np.ndarray:
-    """Return the numbers [M] int64 of the longest episodes by start distance, in scenes evenly spread over all."""
+def spread_episodes(episodes: EvaluatedEpisodes, num_scenes: int, per_scene: int) -> np.ndarray:
+    """Return the numbers [M] int64 of episodes evenly spread by start distance, in scenes evenly spread over all."""
     numbers = []
     for scene in evenly_spread(np.unique(episodes.scene_index), num_scenes):
         rows = np.nonzero(episodes.scene_index == scene)[0]
-        order = np.argsort(-episodes.start_distance[rows], kind="stable")
-        numbers.append(episodes.episode_index[rows[order[:per_scene]]])
+        order = np.argsort(episodes.start_distance[rows], kind="stable")
+        numbers.append(episodes.episode_index[rows[evenly_spread(order, per_scene)]])
     return np.concatenate(numbers)
 
 
-def _draw_longest(comparison: Comparison, out: Path) -> None:
+def _draw_episodes(comparison: Comparison, out: Path) -> None:
     episodes = comparison.results[comparison.policies[0]]
-    shown = longest_episodes(episodes, SHOWN_SCENES, SHOWN_EPISODES)
+    shown = spread_episodes(episodes, SHOWN_SCENES, SHOWN_EPISODES)
     in_first = int((episodes.scene_index == episodes.scene_index.min()).sum())
     with _recorded(comparison, shown, min(SHOWN_EPISODES, in_first)) as (env, recording):
         save_picture(trajectory_maps(env, recording), out / "trajectories.png")

@@ -25,6 +25,7 @@ from gym_batchnav.episodes.habitat import write_episodes  # noqa: E402
 from gym_batchnav.episodes.sampling import sample_episodes  # noqa: E402
 from gym_batchnav.evaluation import failures  # noqa: E402
 from gym_batchnav.evaluation.comparison import SHIPPED_BLIND, SHIPPED_POLICY, Asked, _baselines, make_comparison  # noqa: E402
+from gym_batchnav.evaluation.evaluate import EvaluatedEpisodes  # noqa: E402
 from gym_batchnav.evaluation.report import read_scores  # noqa: E402
 from gym_batchnav.evaluation.shards import _asked  # noqa: E402
 from gym_batchnav.evaluation.world import PolicyAbout  # noqa: E402
@@ -37,6 +38,7 @@ from gym_batchnav.system.nested import finite  # noqa: E402
 from gym_batchnav.train.policy import make_policy  # noqa: E402
 from gym_batchnav.train.policy_agent import load_agent  # noqa: E402
 from gym_batchnav.train.policy_file import save_policy  # noqa: E402
+from gym_batchnav.viz.report import spread_episodes  # noqa: E402
 
 AGENTS = ["policy", "blind.safetensors", "random", "follower"]
 SCENES = ["first", "second"]
@@ -279,10 +281,16 @@ def test_agents_that_cannot_act_are_left_out_or_refused_before_anything_runs(sce
         make_comparison(replace(asked, agents=("mapper",)), load_agent)
 
 
+def test_a_report_shows_episodes_with_near_and_far_goals():
+    distance = np.array([5.0, 1, 4, 2, 3])
+    episodes = EvaluatedEpisodes(np.zeros(5, int), np.arange(5), *[np.zeros(5)] * 2, distance, measures={})
+    assert spread_episodes(episodes, 6, 3).tolist() == [1, 4, 0]
+
+
 @pytest.fixture
 def without_pictures(monkeypatch):
     """Reports without maps and clips, which take seconds and are those of any evaluation."""
-    monkeypatch.setattr("gym_batchnav.viz.report._draw_longest", lambda *given: None)
+    monkeypatch.setattr("gym_batchnav.viz.report._draw_episodes", lambda *given: None)
     monkeypatch.setattr("gym_batchnav.viz.report._draw_failures", lambda *given: False)
 
 
