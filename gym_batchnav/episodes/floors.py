@@ -44,8 +44,13 @@ def floor_islands(scene: Scene, navmesh: NavMesh, floors: str = "main") -> np.nd
         floors: ``"main"`` or ``"habitat"``.
     """
     large = navmesh.island_radius >= SamplingRules().min_island_radius
-    if floors == "habitat" or large.sum() < 2:
-        return large
+    return large if floors == "habitat" else _floors_and_roofs(scene, navmesh, large)[0]
+
+
+def _floors_and_roofs(scene: Scene, navmesh: NavMesh, large: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the masks [I] bool of the floors and roofs among the ``large`` islands [I] bool, see ``floor_islands``."""
+    if large.sum() < 2:
+        return large, np.zeros_like(large)
     area = np.bincount(navmesh.polygon_island, navmesh.polygon_area, navmesh.num_islands)
     candidates = large & (area >= _LEAST_SHARE * area[large].max())
     by_size = [island for island in np.argsort(-area, kind="stable").tolist() if candidates[island]]
@@ -55,9 +60,31 @@ def floor_islands(scene: Scene, navmesh: NavMesh, floors: str = "main") -> np.nd
     for island in by_size:
         if island not in roofs and (not storeys or columns.is_another_storey(island, storeys)):
             storeys.append(island)
-    chosen = np.zeros(navmesh.num_islands, bool)
-    chosen[storeys] = True
-    return chosen
+    numbers = np.arange(navmesh.num_islands)
+    return np.isin(numbers, storeys), np.isin(numbers, roofs)
+
+
+def island_kinds(scene: Scene, navmesh: NavMesh) -> list[str]:
+    """Return the kind of each island.
+
+    ``"floor"`` is where episodes begin and end unless ``floors="habitat"``, ``"roof"`` a large island above others
+    under the open sky. The rest lies ``"above the floor"`` (tops of furniture and walls) or ``"below the floor"`` by
+    more than the agent climbs, or is ``"cut off"``. All are ``"too small"`` if no episodes can be sampled.
+    """
+    floors, roofs = _floors_and_roofs(scene, navmesh, navmesh.island_radius >= SamplingRules().min_island_radius)
+    if not floors.any():
+        return ["too small"] * navmesh.num_islands
+    polygons = [navmesh.polygons[island.polygons] for island in navmesh.islands]
+    corners = [navmesh.vertices[rows[rows >= 0]] for rows in polygons]
+    ground = np.concatenate([corners[number] for number in np.flatnonzero(floors)])
+    kinds = []
+    for number, own in enumerate(corners):
+        center = own.mean(axis=0)
+        height = center[1] - ground[np.linalg.norm(ground - center, axis=1).argmin(), 1]
+        rest = "cut off" if abs(height) <= navmesh.settings.agent_max_climb else "above the floor"
+        rest = "below the floor" if height < -navmesh.settings.agent_max_climb else rest
+        kinds.append("floor" if floors[number] else "roof" if roofs[number] else rest)
+    return kinds
 
 
 def cut_off_islands(scene: Scene, navmesh: NavMesh) -> np.ndarray:

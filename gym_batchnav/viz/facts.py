@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gym_batchnav.episodes.floors import cut_off_islands
+from gym_batchnav.episodes.floors import cut_off_islands, island_kinds
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.render.cost import resident_cost
 from gym_batchnav.scene.scene import Scene
@@ -52,6 +52,14 @@ def describe_navmesh(navmesh: NavMesh) -> dict[str, Any]:
     return {"walkable_area": navmesh.navigable_area, "islands": islands, "agent_radius": radius}
 
 
+def describe_islands(scene: Scene, navmesh: NavMesh) -> dict[str, Any]:
+    """Return the kind of each island, in the order of ``describe_navmesh``, and the area of the floors, in m2."""
+    found = zip((island.area for island in navmesh.islands), island_kinds(scene, navmesh), strict=True)
+    islands = sorted(found, key=lambda one: -one[0])
+    floors = sum(area for area, kind in islands if kind == "floor")
+    return {"island_kinds": [kind for _, kind in islands], "episode_area": floors}
+
+
 def cut_off_in_words(scene: Scene, navmesh: NavMesh) -> list[str]:
     """Return a sentence on the floor that agents cannot reach, with the remedies; none if they reach all of it."""
     areas = [navmesh.islands[number].area for number in np.flatnonzero(cut_off_islands(scene, navmesh))]
@@ -66,7 +74,7 @@ def cut_off_in_words(scene: Scene, navmesh: NavMesh) -> list[str]:
 
 
 def scene_in_words(facts: dict[str, Any], most_warnings: int | None = None) -> dict[str, str]:
-    """Format the facts of ``describe_scene``, and of ``describe_navmesh`` if present, as text by name.
+    """Format the facts of ``describe_scene``, and of ``describe_navmesh`` and ``describe_islands``, as text by name.
 
     ``walkable`` may be the reason why the navmesh is missing. At most ``most_warnings`` are included.
     """
@@ -89,8 +97,9 @@ def scene_in_words(facts: dict[str, Any], most_warnings: int | None = None) -> d
         origin = "the navmesh that came with it"
         if not facts["brings_navmesh"]:
             origin = f"built for an agent of radius {facts['agent_radius']:g} m"
-        words["walkable"] = f"{facts['walkable_area']:,.1f} m2 ({origin})"
-        words["islands"] = islands_in_words(facts["islands"])
+        used = f", of which episodes use {facts['episode_area']:,.1f} m2" if "episode_area" in facts else ""
+        words["walkable"] = f"{facts['walkable_area']:,.1f} m2{used} ({origin})"
+        words["islands"] = islands_in_words(facts["islands"], facts.get("island_kinds"))
     notes = facts["warnings"][:most_warnings]
     words |= {f"note {number}": sentence for number, sentence in enumerate(notes, start=1)}
     if facts["categories"]:
@@ -105,9 +114,10 @@ def cost_in_words(cost: dict[str, int]) -> str:
     return f"about {embree} with Embree; with OpenGL {opengl}, and {gpu} of the GPU's memory"
 
 
-def islands_in_words(areas: Sequence[float]) -> str:
+def islands_in_words(areas: Sequence[float], kinds: Sequence[str] | None = None) -> str:
     """Format the number of islands and the largest areas; ``areas`` are in square metres, the largest first."""
-    return f"{len(areas)}: {listed([f'{area:.1f}' for area in areas])} m2"
+    words = [f"{area:.1f}" + (f" ({kinds[row]})" if kinds else "") for row, area in enumerate(areas)]
+    return f"{len(areas)}: {listed(words)} m2"
 
 
 def size_in_words(size: Sequence[float] | np.ndarray) -> str:

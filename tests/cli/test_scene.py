@@ -67,6 +67,10 @@ def test_info_counts_measures_and_goes_on_after_a_bad_file(folder):
     free = 7.8 * 5.8 - 0.4 * 4.4 - 1.2 * 1.2  # floor less what is within 0.1 m of the walls, the wall and the crate
     assert room["walkable_area"] == pytest.approx(free, rel=0.05)  # plus, perhaps, the crate's top
     assert sum(room["islands"]) == pytest.approx(room["walkable_area"]) and room["islands"][0] == max(room["islands"])
+    assert room["island_kinds"][0] == "floor" and room["episode_area"] == room["islands"][0]
+    walkable = f"{room['walkable_area']:.1f} m2, of which episodes use {room['episode_area']:.1f} m2"
+    text = " ".join(run("info", folder / "room.glb").stdout.split())
+    assert walkable in text and f"{room['islands'][0]:.1f} (floor)" in text
 
 
 def test_info_tells_that_a_doorway_is_too_narrow_for_the_agent(folder):

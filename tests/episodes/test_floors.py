@@ -9,7 +9,7 @@ from rooms import box, scene_of
 
 from gym_batchnav import BatchNavEnv, PointNav
 from gym_batchnav.env.config import Episodes, Scenes
-from gym_batchnav.episodes.floors import cut_off_islands, floor_islands
+from gym_batchnav.episodes.floors import cut_off_islands, floor_islands, island_kinds
 from gym_batchnav.episodes.samplers import ObjectEpisodes, PointEpisodes, TourEpisodes, with_floors
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.navmesh.mesh import NavMesh
@@ -64,6 +64,19 @@ def test_each_storey_has_its_largest_island():
     small = int(np.argmin(areas))
     np.testing.assert_array_equal(chosen, np.arange(3) != small)
     np.testing.assert_array_equal(cut_off_islands(STOREYS, navmesh), np.arange(3) == small)
+
+
+@pytest.mark.parametrize(
+    ("scene", "kinds"),
+    [
+        (HOUSE, ["floor", "roof"]),
+        (WITHOUT_ROOF, ["above the floor", "above the floor", "cut off", "floor"]),  # cut off inside the wardrobe
+        (STOREYS, ["cut off", "floor", "floor"]),
+        (scene_of("small", box((0, 0, 0), (1.6, 2, 1.6), inward=True)), ["too small"]),
+    ],
+)
+def test_islands_have_kinds(scene, kinds):
+    assert sorted(island_kinds(scene, NavMesh.build(scene.vertices, scene.triangles))) == kinds
 
 
 @pytest.mark.parametrize("scene", [HOUSE, WITHOUT_ROOF])

@@ -139,7 +139,7 @@ def _read(
     from gym_batchnav.library.warmup import building_workloads
     from gym_batchnav.navmesh.mesh import NavMeshSettings
     from gym_batchnav.system.compilation import compile_ahead
-    from gym_batchnav.viz.facts import cut_off_in_words, describe_navmesh, describe_scene
+    from gym_batchnav.viz.facts import cut_off_in_words, describe_islands, describe_navmesh, describe_scene
 
     try:
         with warnings.catch_warnings():
@@ -153,7 +153,7 @@ def _read(
         compile_ahead(building_workloads())
     try:
         navmesh = navmesh or cached_navmesh(loaded, settings or NavMeshSettings(), cache)
-        facts |= describe_navmesh(navmesh)
+        facts |= describe_navmesh(navmesh) | describe_islands(loaded, navmesh)
         facts["warnings"] += cut_off_in_words(loaded, navmesh)
     except ValueError as error:
         facts["walkable"] = str(error)
