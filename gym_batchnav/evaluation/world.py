@@ -246,8 +246,8 @@ def policy_actions(env: BatchNavEnv) -> DiscreteActions:
     actions = env.actions
     if not isinstance(actions, DiscreteActions) or actions.look_angle_deg is not None:
         raise ValueError(
-            f"actions={actions!r}: gym_batchnav.train has policies for STOP, MOVE_FORWARD and turns only; leave out "
-            "actions= or the look angle, or train with another library (docs/libraries.md, examples/sb3_sac.py)"
+            f"actions={actions!r}: gym_batchnav.train has policies for STOP, MOVE_FORWARD and turns only; in Python, "
+            "leave out actions= or the look angle, or train with another library (docs/libraries.md)"
         )
     return actions
 
@@ -305,8 +305,8 @@ def check_world(about: PolicyAbout, env: BatchNavEnv) -> None:
         raise ValueError(
             "the environment differs from that of the policy's training: "
             + "; ".join(lines)
-            + ". Make it with BatchNavEnv(**about.env_keywords(), ...), with the about of load_policy; in Python "
-            "PolicyAgent(..., allow_mismatch=True) allows the mismatch"
+            + ". In Python, make it with BatchNavEnv(**about.env_keywords(), ...), with the about of load_policy, or "
+            "allow the mismatch with PolicyAgent(..., allow_mismatch=True)"
         )
 
 

@@ -76,8 +76,8 @@ class PolicyAgent:
         missing = [name for name in self.policy.task_sensors if name not in env.components.sensors]
         if missing:
             raise ValueError(
-                f"the policy reads {', '.join(missing)}, which the environment does not have: make it with the "
-                "policy's task and sensors"
+                f"the policy reads {', '.join(missing)}, which the environment does not have: use the policy's task "
+                "and sensors"
             )
         if self.about is not None and not self.allow_mismatch:
             check_world(self.about, env)
