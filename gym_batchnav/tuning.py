@@ -275,6 +275,12 @@ class SpeedModel:
         return speed * np.exp2(mean), speed * np.exp2(mean - self._margin * deviation)
 
 
+def check_model() -> None:
+    """Raise MissingExtraError unless a SpeedModel can be made; call it before measuring."""
+    with needs_extra("tune", "tune"):
+        import sklearn.gaussian_process  # noqa: F401
+
+
 def _left_out(runs: Sequence[Run]) -> list[np.ndarray]:
     """Return masks [R] bool of the runs to leave out in turn: those on one set of scenes, or a fifth of them."""
     sets = [run.situation.scenes for run in runs]

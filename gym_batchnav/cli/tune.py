@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,7 +9,6 @@ from rich.console import Console
 from rich.table import Table
 
 from gym_batchnav.cli.flags import listed
-from gym_batchnav.system.extras import needs_extra
 from gym_batchnav.system.progress import share_progress
 from gym_batchnav.system.wording import counted
 
@@ -49,8 +47,7 @@ def tune(
     from gym_batchnav.cli.bench import camera_of
     from gym_batchnav.render.api import find_renderer
 
-    with needs_extra("tune", "tune"):
-        import_module("sklearn.gaussian_process")  # now rather than after minutes of measuring
+    tuning.check_model()
     console = Console(highlight=False)
     log = tuning.runs_file()
     sizes = tuple((camera.width, camera.height) for camera in map(camera_of, resolution or ["64"]))
