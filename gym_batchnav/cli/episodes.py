@@ -64,6 +64,9 @@ def episodes(
 ) -> None:
     """Sample episodes of scenes by the rules of Habitat's generator, or describe a file of episodes.
 
+    They fit the agent of the protocol, else that of a .navmesh next to the scene's file, such as scene info --agent
+    --out writes, else the default agent.
+
     A scene that has no episodes is reported and left out. Pass the file to environments as episodes=, or put one of
     PointNav next to the scene's file under the scene's name. Habitat's format has PointNav and ObjectNav episodes, but
     none for flying agents.

@@ -14,6 +14,7 @@ from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.system.notices import warn_user
 
 MAX_SHIFT = 0.5  # metres from an episode's start or goal to the navmesh: other builders differ by less
+MOVED = 0.05  # metres: a smaller shift, about a cell of the navmesh, is not worth a warning
 # Paths on navmeshes of other builders and agents differ by less in most episodes.
 MAX_DEVIATION = 0.05  # of the length
 MIN_DEVIATION = 0.1  # metres, in addition
@@ -35,7 +36,8 @@ def fit_episodes(episodes: EpisodeSet, navmesh: NavMesh, where: str) -> EpisodeS
     distance[near] = navmesh.geodesic_distance(start[near], goal[near])
     fits = np.isfinite(distance)
     _check_left_out(episodes, near, fits, where)
-    _check_distances(episodes.distance[fits], distance[fits], where)
+    shift = np.maximum(_shift(episodes.start, start), _shift(episodes.goal, goal))
+    _check_distances(episodes.distance[fits], distance[fits], shift[fits], where)
     left = episodes.rows(fits)
     return episode_set(start[fits], left.heading, goal[fits], distance[fits], left.ids)
 
@@ -65,7 +67,7 @@ def fit_object_episodes(episodes: EpisodeSet, navmesh: NavMesh, where: str) -> E
         distance[near] = found
     fits = np.isfinite(distance)
     _check_left_out(episodes, near, fits, where)
-    _check_distances(episodes.distance[fits], distance[fits], where)
+    _check_distances(episodes.distance[fits], distance[fits], _shift(episodes.start, start)[fits], where)
     nearest = nearest_goals(navmesh, start[fits], goals[kept], first_goal, episodes.goal_index[fits], distance[fits])
     return episodes.rows(
         fits,
@@ -136,8 +138,13 @@ def _check_left_out(episodes: EpisodeSet, near: np.ndarray, fits: np.ndarray, wh
         warn_user(message)
 
 
-def _check_distances(given: np.ndarray, found: np.ndarray, where: str) -> None:
-    """Warn if the geodesic distances [E] in a file, NaN if missing, are mostly not those that were found, metres."""
+def _check_distances(given: np.ndarray, found: np.ndarray, shift: np.ndarray, where: str) -> None:
+    """Warn if episodes do not seem to be made for the navmesh.
+
+    The geodesic distances [E] in the file, NaN if missing, are mostly not those that were found, or starts or goals
+    were moved onto the navmesh by ``shift`` [E]; all are in metres.
+    """
+    moved = shift > MOVED
     other = np.abs(found - given) > MIN_DEVIATION + MAX_DEVIATION * given
     if 2 * other.sum() > len(other):
         instead = f"{found[other][0]:.2f} instead of {given[other][0]:.2f} m"
@@ -146,9 +153,19 @@ def _check_distances(given: np.ndarray, found: np.ndarray, where: str) -> None:
             f"file ({instead} in the first): use the scene, not another one of its name, and the navmesh or "
             "navmesh_settings= that they were made for"
         )
+    elif moved.any():
+        warn_user(
+            f"{where}: in {int(moved.sum())} of {len(moved)} episodes, the start or goal was off the navmesh of this "
+            f"agent and was moved, by up to {shift.max():.2f} m: use the navmesh or navmesh_settings= that they were "
+            "made for"
+        )
 
 
 def is_near(points: np.ndarray, snapped: np.ndarray) -> np.ndarray:
     """Return whether points [N, 3] moved by at most ``MAX_SHIFT``, horizontally and vertically; False for NaN."""
-    shift = np.abs(snapped - points)
-    return (np.hypot(shift[:, 0], shift[:, 2]) <= MAX_SHIFT) & (shift[:, 1] <= MAX_SHIFT)
+    return (_shift(points, snapped) <= MAX_SHIFT) & (np.abs(snapped - points)[:, 1] <= MAX_SHIFT)
+
+
+def _shift(points: np.ndarray, snapped: np.ndarray) -> np.ndarray:
+    """Return how far points [N, 3] were moved horizontally, metres."""
+    return np.hypot(*(snapped - points)[:, [0, 2]].T)

@@ -97,13 +97,16 @@ def test_episodes_of_another_scene_with_the_same_name_are_told_by_their_distance
 
 
 def test_episodes_of_a_smaller_agent_are_left_out_by_name():
-    """A start 0.3 m from a wall: an agent of radius 0.2 m starts there, one of 1.2 m would start elsewhere."""
+    """A start 0.3 m from a wall: radius 0.2 m fits there, 0.4 m is moved by 0.1 m, and 1.2 m would start elsewhere."""
     room = scene_of("room", box((0, 0, 0), (6, 2.6, 6), inward=True))
     start = np.array([[0.3, 0, 3], [3, 0, 3]], float)
     goal = np.array([[3, 0, 3], [3, 0, 4]], float)
-    episodes = episode_set(start, np.zeros(2), goal, np.ones(2), ("by the wall", "in the middle"))
+    episodes = episode_set(start, np.zeros(2), goal, np.full(2, np.nan), ("by the wall", "in the middle"))
     small = NavMesh.build(room.vertices, room.triangles, NavMeshSettings(agent_radius=0.2))
     assert fit_episodes(episodes, small, "file").ids == episodes.ids
+    medium = NavMesh.build(room.vertices, room.triangles, NavMeshSettings(agent_radius=0.4))
+    with pytest.warns(UserWarning, match=r"in 1 of 2 episodes, the start or goal was off .* moved, by up to 0\.1"):
+        assert fit_episodes(episodes, medium, "file").ids == episodes.ids
     large = NavMesh.build(room.vertices, room.triangles, NavMeshSettings(agent_radius=1.2))
     with pytest.warns(UserWarning, match=r"left out 1 of 2 episodes \(ids by the wall\): 1 start or end more than"):
         assert fit_episodes(episodes, large, "file").ids == ("in the middle",)
