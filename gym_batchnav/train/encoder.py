@@ -81,7 +81,8 @@ class PictureChannels(nn.Module):
         depth_bins: Number of one-hot channels to add to depth, each for an equal part of its range; 0 for none.
         recodes: Replace depth by its logarithm, which tells a wall at 0.1 m from one at 0.4 m as well as one at 1 m
             from one at 4 m, and add a channel that is 1 where nothing is hit within the range. Normalise the colours of
-            each image by its own mean and deviation, which removes exposure and the tint of the light.
+            each image by its own mean and deviation, which removes exposure and the tint of the light, and add a
+            channel that is 1 where a pixel is black.
     """
 
     def __init__(self, sensors: tuple[str, ...], depth_bins: int = 0, recodes: bool = False) -> None:
@@ -91,12 +92,15 @@ class PictureChannels(nn.Module):
         self.recodes = recodes
         self.colors = tuple(name for name in COLOR_PICTURES if name in sensors)
         self.moments = RunningMoments(3) if self.colors and not recodes else None
-        self.num_channels = 3 * len(self.colors) + (1 + depth_bins + recodes) * ("depth" in sensors)
+        self.num_channels = (3 + recodes) * len(self.colors) + (1 + depth_bins + recodes) * ("depth" in sensors)
 
     def forward(self, observation: dict[str, Tensor]) -> Tensor:
         """Return channels [B, C, H, W] of ``depth`` [B, H, W, 1] in [0, 1] and of colours [B, H, W, 3] uint8."""
-        normalized = standardized if self.moments is None else self.moments
-        channels = [normalized(observation[name] / 255.0) for name in self.colors]
+        moments = self.moments
+        channels = [
+            color_code(observation[name]) if moments is None else moments(observation[name] / 255.0)
+            for name in self.colors
+        ]
         if "depth" in self.sensors:
             place = int("rgb" in self.sensors)  # before the goal pictures
             channels[place:place] = self._depth_channels(observation["depth"].clamp(0, 1))
@@ -123,10 +127,22 @@ def depth_code(depth: Tensor) -> Tensor:
     return depth.clamp(min=NEAREST_CODED).log_().mul_(2 / -math.log(NEAREST_CODED)).add_(1)
 
 
-def standardized(pictures: Tensor) -> Tensor:
-    """Return images [B, H, W, C] with a mean of 0 in each channel and a deviation of 1 over all channels."""
-    pictures = pictures - pictures.mean(dim=(1, 2), keepdim=True)
-    return pictures * pictures.square().mean(dim=(1, 2, 3), keepdim=True).add(LEAST_VARIANCE).rsqrt()
+def color_code(pictures: Tensor) -> Tensor:
+    """Return colours [B, H, W, 3] uint8 as four channels float32 [B, H, W, 4].
+
+    Three have mean 0, and a deviation of 1 over all of them. The fourth is 1 where a pixel is black, as it is where
+    nothing is hit: otherwise, an image of nothing and one of a plain wall would be the same.
+    """
+    count, height, width, _ = pictures.shape
+    red, green, blue = pictures.unbind(-1)
+    # Whole rows and no copies: such passes over memory are most of the time.
+    rows = pictures.reshape(count, height, -1) * (1 / 255)
+    rows -= rows.reshape(count, -1, 3).mean(1).repeat(1, width)[:, None]
+    rows *= rows.flatten(1).square().mean(1).add(LEAST_VARIANCE).rsqrt()[:, None, None]
+    coded = rows.new_empty(count, height, width, 4)
+    coded[..., :3] = rows.reshape(count, height, width, 3)
+    coded[..., 3] = (red | green | blue) == 0
+    return coded
 
 
 class SqueezeExcite(nn.Module):
@@ -215,7 +231,10 @@ class SEResNet9(nn.Module):
 
 
 class SmallEncoder(nn.Module):
-    """Three convolutions, fast enough for a CPU; see SEResNet9 for the arguments."""
+    """Three convolutions, fast enough for a CPU, the first of patches of ``patch`` x ``patch`` pixels.
+
+    See SEResNet9 for the other arguments.
+    """
 
     def __init__(
         self,
@@ -225,18 +244,19 @@ class SmallEncoder(nn.Module):
         num_features: int = 128,
         planes: tuple[int, int, int] = (32, 64, 64),
         recodes: bool = False,
+        patch: int = PATCH,
     ) -> None:
         super().__init__()
         self.channels = PictureChannels(sensors, recodes=recodes)
         self.convolutions = nn.Sequential(
-            nn.Conv2d(self.channels.num_channels, planes[0], PATCH, PATCH),
+            nn.Conv2d(self.channels.num_channels, planes[0], patch, patch),
             nn.ReLU(),
             nn.Conv2d(planes[0], planes[1], 3, stride=2, padding=1),
             nn.ReLU(),
             nn.Conv2d(planes[1], planes[2], 3, stride=2, padding=1),
             nn.ReLU(),
         )
-        area = halved(height // PATCH, 2) * halved(width // PATCH, 2)
+        area = halved(height // patch, 2) * halved(width // patch, 2)
         self.linear = nn.Linear(planes[2] * area, num_features, bias=False)
         self.norm = nn.LayerNorm(num_features)
         self.num_features = num_features

@@ -52,7 +52,7 @@ class PolicyTeacher:
     """A trained policy as teacher, such as one that sees depth for a student that sees colours.
 
     The student learns the teacher's probabilities of actions and, if both have equally many, the features of its
-    images. A blind teacher has 0 features.
+    images. A blind teacher has 0 features. In images of twice its size it sees every second pixel, and so on.
     """
 
     def __init__(self, policy: Policy, about: PolicyAbout) -> None:
@@ -70,17 +70,26 @@ class PolicyTeacher:
                 "teacher_sensors="
             )
         own, camera = self._about.camera, env.cameras.rig.first
-        if self._about.sensors and (camera.width, camera.height) != (own.width, own.height):
+        self._stride = max(camera.width // own.width, 1)
+        if self._about.sensors and (camera.width, camera.height) != (
+            own.width * self._stride,
+            own.height * self._stride,
+        ):
             raise ValueError(
                 f"the teacher sees {own.width} x {own.height} pixels, the camera of the environment has {camera.width} "
-                f"x {camera.height}: pass a camera of the same size"
+                f"x {camera.height}: pass a camera of that size, or of a multiple of it"
             )
         self._state = self.policy.initial_state(env.num_envs)
 
     def act(self, observation: dict[str, Tensor], begun: Tensor) -> Tensor:
         """Return the probabilities [N, 4] of actions, and write the features of its images into the observation."""
-        features = self.policy.features({name: values[None] for name, values in observation.items()})
-        logits, _, self._state = self.policy(observation, self._state, begun, features=features)
+        stride = self._stride
+        seen = {
+            name: values[:, ::stride, ::stride] if name in self._about.sensors else values
+            for name, values in observation.items()
+        }
+        features = self.policy.features({name: values[None] for name, values in seen.items()})
+        logits, _, self._state = self.policy(seen, self._state, begun, features=features)
         if features is not None:
             observation[TEACHER_FEATURES].copy_(features[0])
         return logits.softmax(-1)

@@ -351,9 +351,10 @@ def make_policy(kind: str, space: gymnasium.spaces.Dict, hidden: Sequence[str] =
     Args:
         kind: ``"paper"`` (SE-ResNet9 and a two-layer LSTM of 512), ``"narrow"`` (SE-ResNet9 a quarter as wide, for
             CPUs, of recoded images (see PictureChannels), and a GRU of 512), ``"compact"`` (three convolutions of
-            recoded images, and a GRU of 512), ``"small"`` (three convolutions and a GRU of 256), ``"scan"`` (a hidden
-            layer for each range finder and a GRU of 256, without images), ``"blind"`` (a GRU of 256, no images) or
-            ``"ddppo-resnet50"`` (the network of Habitat's DD-PPO: ResNet50 and a two-layer LSTM of 512).
+            recoded images, the first of about 8 x 8 patches, and a GRU of 512), ``"small"`` (three convolutions and a
+            GRU of 256), ``"scan"`` (a hidden layer for each range finder and a GRU of 256, without images), ``"blind"``
+            (a GRU of 256, no images) or ``"ddppo-resnet50"`` (the network of Habitat's DD-PPO: ResNet50 and a two-layer
+            LSTM of 512).
         space: The environment's ``single_observation_space``. Besides images, goal and goal picture it may have
             Boxes of one or two axes.
         hidden: Sensors in the space that the policy must not read, such as those of a teacher. It learns to predict
@@ -381,7 +382,8 @@ def make_policy(kind: str, space: gymnasium.spaces.Dict, hidden: Sequence[str] =
     if kind == "small":
         return Policy(SmallEncoder(sensors, height, width), sees_goal, "gru", 256, **common)
     if kind == "compact":
-        convolutions = SmallEncoder(sensors, height, width, 256, (32, 64, 128), recodes=True)
+        patch = max(PATCH, min(height, width) // 8)
+        convolutions = SmallEncoder(sensors, height, width, 256, (32, 64, 128), recodes=True, patch=patch)
         return Policy(convolutions, sees_goal, "gru", 512, logs_goal=True, **common)
     if kind == "narrow":
         narrow = SEResNet9(sensors, height, width, 256, (16, 32, 64, 128), recodes=True)

@@ -37,6 +37,21 @@ def test_goal_pictures_are_further_channels_normalised_as_rgb(depth_bins):
         np.testing.assert_allclose(found.permute(0, 2, 3, 1)[..., start : start + 3], expected, atol=1e-5)
 
 
+def test_recoded_colours_keep_what_light_does_not_change_and_tell_nothing_from_a_plain_wall():
+    channels = PictureChannels(("rgb",), recodes=True)
+    pictures = colors(0) // 3 + 1
+    pictures[0, :3] = 0
+    found = channels({"rgb": pictures})
+    assert found.shape == (2, channels.num_channels, 8, 12) and channels.num_channels == 4
+    np.testing.assert_array_equal(found[:, 3], (pictures == 0).all(-1))
+    np.testing.assert_allclose(found[:, :3].mean((2, 3)), 0, atol=1e-5)
+    np.testing.assert_allclose(found[:, :3].square().mean((1, 2, 3)), 1, atol=0.02)
+    torch.testing.assert_close(channels({"rgb": pictures * 2})[:, :3], found[:, :3], atol=0.02, rtol=0)
+    nothing, wall = torch.zeros(1, 8, 12, 3, dtype=torch.uint8), torch.full((1, 8, 12, 3), 90, dtype=torch.uint8)
+    np.testing.assert_allclose(channels({"rgb": wall}), 0, atol=1e-3)
+    np.testing.assert_array_equal(channels({"rgb": nothing})[:, 3], 1)
+
+
 @pytest.mark.parametrize("seen", ["rgb", "depth"])
 def test_moments_are_those_of_rgb_and_without_it_of_the_goal_pictures(seen):
     channels = PictureChannels((seen, "imagegoal"), 0)

@@ -11,8 +11,8 @@ from gym_batchnav.env.batch import BatchNavEnv  # noqa: E402
 from gym_batchnav.evaluation.world import policy_about  # noqa: E402
 from gym_batchnav.geometry import Camera  # noqa: E402
 from gym_batchnav.library.library import SceneLibrary  # noqa: E402
-from gym_batchnav.train.imitation import expert_share, imitation_loss  # noqa: E402
-from gym_batchnav.train.policy import make_policy  # noqa: E402
+from gym_batchnav.train.imitation import expert_share, imitation_loss, make_teacher  # noqa: E402
+from gym_batchnav.train.policy import PREVIOUS_ACTION, TEACHER_FEATURES, make_policy  # noqa: E402
 from gym_batchnav.train.policy_file import save_policy  # noqa: E402
 from gym_batchnav.train.ppo import PPO, PPOConfig  # noqa: E402
 from gym_batchnav.train.rollout import Collector  # noqa: E402
@@ -110,6 +110,18 @@ def test_a_teacher_that_is_imitated_again_remembers_nothing(make, taught):
     assert collector.get_state()["teacher"].any()
     collector.collect()
     assert not collector.get_state()["teacher"].any()
+
+
+def test_a_teacher_sees_every_second_pixel_of_larger_images(make, taught):
+    env = make(2, camera=Camera(32, 32))
+    teacher = make_teacher(taught[1], torch.device("cpu"))
+    teacher.reset(env)
+    observation = {name: torch.as_tensor(values) for name, values in env.reset(seed=0)[0].items()}
+    depth = observation["depth"] = torch.rand(2, 32, 32, 1)
+    observation[TEACHER_FEATURES] = torch.zeros(2, teacher.num_features)
+    observation[PREVIOUS_ACTION] = torch.zeros(2, dtype=torch.int64)
+    teacher.act(observation, torch.ones(2, dtype=torch.bool))
+    torch.testing.assert_close(observation[TEACHER_FEATURES], taught[0].encoder({"depth": depth[:, ::2, ::2]}))
 
 
 def test_a_teacher_that_cannot_see_is_refused(make, taught):
