@@ -111,9 +111,9 @@ class TrainingRun:
                 take_weights(policy, *initial, str(self.config.init))
             elif state is None and self.config.ppo.imitation_share > 0:
                 take_memory(policy, self.config.ppo.teacher)
-            policy.to(device)
             self.env = _warm_env(self.config.make_env, note)  # now that the policy is known to fit
             undo.callback(self.env.close)
+            policy.to(device)
             self.ppo = PPO(self.env, policy, self.config.ppo, self.config.seed, self.workers)
             if state is not None:
                 note(f"Resuming after {state['ppo']['frames']:,} frames")
