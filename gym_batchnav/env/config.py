@@ -76,6 +76,7 @@ _RENAMED = {  # keywords of version 0.2.0 and of other functions, and what to pa
     "reuse_buffers": "buffers=2",
     "up": "scenes=load_scene(path, up=...)",
     "scale": "scenes=load_scene(path, scale=...)",
+    "max_distance": "task=PointNav(sampler=PointEpisodes(max_distance=...)) (gym_batchnav.episodes.samplers)",
     "max_steps": "max_episode_steps=...",
     "seed": "it to reset(seed=...), or episodes=Episodes(seed=...)",
     "num_threads": "it to numba.set_num_threads(...)",
@@ -157,7 +158,7 @@ class Episodes:
         file: A Habitat PointNav or ObjectNav dataset (JSON or JSON.gz) with episodes for the scenes.
         order: ``"random"`` draws episodes with replacement; ``"once"`` runs each episode exactly once, after which an
             environment reports ``episode_valid`` False and stands still.
-        count: Number of episodes to sample for a scene that comes without any.
+        count: Number of episodes to sample per scene.
         floors: Where sampled episodes begin and end: ``"main"`` for the largest island of each storey, ``"habitat"``
             for all islands with a radius of 1.5 m, including roofs and furniture. None uses the rule of the task's
             sampler.

@@ -19,7 +19,7 @@ from gym_batchnav.episodes.objects import (
     numbers_in_scene,
     sample_object_episodes,
 )
-from gym_batchnav.episodes.sampling import sample_episodes, sample_tours
+from gym_batchnav.episodes.sampling import SamplingRules, sample_episodes, sample_tours
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.scene.scene import Scene
 from gym_batchnav.system.numbers import check_between, check_choice, check_counts, check_flags, unwrap_numpy
@@ -50,22 +50,40 @@ class EpisodeSampler(Protocol):
 class PointEpisodes:
     """Pairs of a start and a goal, as in PointNav; see ``sample_episodes``.
 
+    With distances or a ratio other than the defaults, episodes are also sampled for scenes that come with some.
+
     Attributes:
         floors: Where episodes begin and end, see ``floor_islands``.
+        min_distance: Shortest geodesic distance from start to goal, metres.
+        max_distance: Longest geodesic distance from start to goal, metres.
+        straight_ratio: Episodes whose shortest path is less than this times as long as the straight line are mostly
+            left out; 1 keeps all of them. A small ``max_distance`` and a ratio of 1 make easy episodes to begin with.
 
     Raises:
-        ValueError: ``floors`` is unknown.
+        ValueError: ``floors`` is unknown, or the distances are not a range.
     """
 
     floors: str = "main"
+    min_distance: float = 1.0
+    max_distance: float = 30.0
+    straight_ratio: float = 1.1
 
     def __post_init__(self) -> None:
         check_choice("floors", self.floors, FLOORS)
+        check_between(1.0, 1000.0, straight_ratio=self.straight_ratio)
+        self._rules()
+        unwrap_numpy(self)
+
+    def _rules(self) -> SamplingRules:
+        """Return the limits on pairs of a start and a goal; raise ValueError for limits that none can satisfy."""
+        return SamplingRules(
+            min_distance=self.min_distance, max_distance=self.max_distance, straight_ratio=self.straight_ratio
+        )
 
     def sample(self, scene: Scene, navmesh: NavMesh, num_episodes: int, rng: np.random.Generator) -> EpisodeSet:
         """Return PointNav episodes."""
         islands = floor_islands(scene, navmesh, self.floors)
-        return sample_episodes(navmesh, num_episodes, rng, islands=islands)
+        return sample_episodes(navmesh, num_episodes, rng, self._rules(), islands)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,9 +210,15 @@ def is_rebuildable(sampler: EpisodeSampler) -> bool:
 
 
 def with_floors(sampler: EpisodeSampler, floors: str | None) -> EpisodeSampler:
-    """Return a sampler of this package with another rule for its floors unless it is None; a user's own unchanged."""
-    if floors is None or not is_rebuildable(sampler):
+    """Return a sampler of this package with another rule for its floors unless it is None.
+
+    Raises:
+        ValueError: A rule is given for a user's own sampler.
+    """
+    if floors is None:
         return sampler
+    if not is_rebuildable(sampler):
+        raise ValueError(f"floors={floors!r} of Episodes: {sampler!r} chooses the floors itself: leave floors out")
     return replace(sampler, floors=floors)  # type: ignore[type-var]
 
 

@@ -10,6 +10,8 @@ from gym_batchnav.episodes.episode_set import EpisodeSet, episode_set, tour_set
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.system.numbers import check_counts, check_not_negative
 
+_LEAST_SHARE = 1e-4  # of pairs of points that satisfy the rules; with fewer, sampling would take minutes
+
 
 @dataclass(frozen=True, slots=True)
 class SamplingRules:
@@ -25,7 +27,7 @@ class SamplingRules:
     max_distance: float = 30.0  # metres, geodesic
     straight_ratio: float = 1.1  # pairs with a smaller geodesic / euclidean ratio are mostly rejected
     retries: int = 10  # starts tried per goal
-    give_up_after: int = 100_000  # goals tried without success before an error is raised
+    give_up_after: int = 100_000  # pairs tried before an error is raised if almost none satisfies the rules
 
     def __post_init__(self) -> None:
         check_not_negative(
@@ -40,6 +42,15 @@ class SamplingRules:
             raise ValueError(
                 f"min_distance={self.min_distance} and max_distance={self.max_distance}: pass distances of at least "
                 "0 m, the smaller one first"
+            )
+
+    def check_share(self, found: int, tried: int) -> None:
+        """Raise ValueError if almost none of the pairs of points that were tried satisfied the rules."""
+        if tried >= self.give_up_after and found < _LEAST_SHARE * tried:
+            raise ValueError(
+                f"{found} of {tried:,} pairs of points lie {self.min_distance:g} to {self.max_distance:g} m apart "
+                f"on one floor, most with a path of {self.straight_ratio:g} times the straight line or more: choose "
+                "other distances or a smaller straight_ratio in the sampler or in rules="
             )
 
 
@@ -85,13 +96,8 @@ def sample_episodes(
         starts, goals, distances = _compatible_pairs(navmesh, batch, rng, rules, islands)
         found.append((starts, goals, distances))
         num_found += len(starts)
-        num_tried += batch
-        if num_found == 0 and num_tried >= rules.give_up_after:
-            raise ValueError(
-                f"none of {num_tried * rules.retries:,} pairs of points lies {rules.min_distance:g} to "
-                f"{rules.max_distance:g} m apart on one floor: choose other distances in rules=, or pass your own "
-                "episodes with episodes="
-            )
+        num_tried += batch * rules.retries
+        rules.check_share(num_found, num_tried)
     start, goal, distance = (np.concatenate(parts)[:num_episodes] for parts in zip(*found, strict=True))
     heading = rng.uniform(-np.pi, np.pi, num_episodes)
     return episode_set(start, heading, goal, distance)
@@ -175,10 +181,11 @@ def _compatible_pairs(
         tried, polygons = navmesh.random_points_and_polygons(len(left), rng, islands)
         offset = (tried - goals[left]).astype(np.float64)
         fits = navmesh.polygon_island[polygons] == goal_islands[left]
-        fits &= np.abs(offset[:, 1]) <= rules.max_height_difference
+        straight = np.linalg.norm(offset, axis=1)
+        fits &= (np.abs(offset[:, 1]) <= rules.max_height_difference) & (straight <= rules.max_distance)
         distance = np.full(len(left), np.inf)
         distance[fits] = navmesh.geodesic_distance(tried[fits], goals[left[fits]])
-        ratio = distance / np.maximum(np.linalg.norm(offset, axis=1), 1e-9)
+        ratio = distance / np.maximum(straight, 1e-9)
         fits &= (distance >= rules.min_distance) & (distance <= rules.max_distance)
         fits &= (ratio >= rules.straight_ratio) | (rng.random(len(left)) <= 20 * (ratio - 0.98) ** 2)
         starts[left[fits]], distances[left[fits]] = tried[fits], distance[fits]

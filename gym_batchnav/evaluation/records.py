@@ -19,6 +19,7 @@ import numpy as np
 from gymnasium.spaces import Box, Space
 
 from gym_batchnav.actions.noise import LoCoBotNoise
+from gym_batchnav.episodes.samplers import PointEpisodes
 from gym_batchnav.geometry import Camera
 from gym_batchnav.lenses import LENSES
 from gym_batchnav.mapping.sensors import MapPath
@@ -34,7 +35,7 @@ CLASS = "class"  # key of an object's class in its record
 # Classes of which objects are made from records; they are named without their modules.
 _CLASSES: tuple[type[Any], ...] = (
     Camera, *LENSES, PointGoal, StaticPointGoal, LoCoBotNoise, GaussianNoise, SpeckleNoise, SaltAndPepperNoise,
-    PoissonNoise, ColorJitter, RedwoodNoise, SensorTiming, GPS, Compass, Heading, WalkScan, MapPath,
+    PoissonNoise, ColorJitter, RedwoodNoise, SensorTiming, GPS, Compass, Heading, WalkScan, MapPath, PointEpisodes,
 )  # fmt: skip
 KNOWN = {one.__name__: one for one in _CLASSES}
 # Sensors that settings may name instead of an image, with the default values of their fields.

@@ -67,7 +67,8 @@ class PolicyAbout:
         task_sensors: Sizes of the readings of all other sensors, by name.
         sliding: Whether agents slide along walls.
         task: Name of the task in ``TASKS``, or the class of a user's task as ``module:name``.
-        task_settings: Records of the task's fields, by name; see ``records``. Missing ones have their defaults.
+        task_settings: Records of the task's fields, by name; see ``records``. Missing ones have their defaults, as has
+            the sampler, with whose episodes a policy may run as well as with others.
         navmesh_settings: Size and abilities of the agent for which navmeshes are built.
         actuation_noise: Record of the noise of the agents' motion, or None.
         sensor_noise: Records of the noise of images, by sensor.
@@ -206,7 +207,7 @@ class PolicyAbout:
             table, _, rest = name.partition(".")
             counts = {
                 "camera": bool(self.sensors),
-                "task_settings": not rest.endswith("_reward"),
+                "task_settings": not rest.endswith("_reward") and not rest.startswith("sampler"),
                 "task_sensors": name in own,
                 "other_sensors": name in own,
                 "spaces": name in own and name in others,
@@ -281,7 +282,7 @@ def policy_about(
         task_sensors={name: math.prod(space.shape or ()) for name, space in spaces.items()},
         sliding=bool(env.simulator.sliding),
         task=f"{task.__module__}:{task.__qualname__}" if is_custom else task.__name__,
-        task_settings=fields_of(env.task),
+        task_settings={name: record for name, record in fields_of(env.task).items() if name != "sampler"},
         navmesh_settings=env.simulator.navmesh(int(env.library.active[0])).settings,
         actuation_noise=record_of(env.simulator.actuation_noise),
         sensor_noise=record_of(

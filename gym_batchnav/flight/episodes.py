@@ -190,11 +190,7 @@ def sample_flights(
         chosen = np.concatenate([chosen, goal[fits]])
         lengths = np.concatenate([lengths, length[fits]])
         tried += batch
-        if not len(starts) and tried >= rules.give_up_after:
-            raise ValueError(
-                f"none of {tried} pairs of points in the air is {rules.min_distance:g} to {rules.max_distance:g} m "
-                "apart: choose other distances"
-            )
+        rules.check_share(len(starts), tried)
     heading = rng.uniform(-np.pi, np.pi, num_episodes).astype(np.float32)
     kept = slice(num_episodes)
     return point_set(starts[kept], heading, goals, chosen[kept, None], lengths[kept, None])

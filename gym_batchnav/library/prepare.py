@@ -12,6 +12,7 @@ import numpy as np
 
 from gym_batchnav.episodes.episode_set import EPISODE_ARRAYS, EpisodeSet, check_episode_arrays
 from gym_batchnav.episodes.fitting import MAX_SHIFT, fit_episodes, fit_object_episodes, is_near, measure_like_detour
+from gym_batchnav.episodes.floors import FLOORS
 from gym_batchnav.episodes.habitat import (
     FileState,
     content_of,
@@ -21,7 +22,7 @@ from gym_batchnav.episodes.habitat import (
     state_of_files,
 )
 from gym_batchnav.episodes.habitat_objects import read_object_episodes
-from gym_batchnav.episodes.samplers import EpisodeSampler, ObjectEpisodes, PointEpisodes, is_rebuildable
+from gym_batchnav.episodes.samplers import EpisodeSampler, ObjectEpisodes, PointEpisodes, is_rebuildable, with_floors
 from gym_batchnav.library.cache import DiskCache
 from gym_batchnav.library.loader import reason_of
 from gym_batchnav.library.shipped import ShippedTables, shipped_tables
@@ -95,8 +96,8 @@ class NavigationPreparer:
             there is one, and otherwise samples episodes.
         num_episodes: Number of episodes to sample for a scene without any; its name and ``seed`` determine the draws.
         cache: Stores navmeshes, distances and episodes; None stores none.
-        sampler: The kind of episodes to sample. A file next to the scene is only read for PointNav's kind. A sampler of
-            the user's own runs in the process that steps, maybe in a thread, and its episodes are not stored.
+        sampler: The kind of episodes to sample. Files next to scenes are only read for PointNav's default kind. A
+            sampler of the user's own runs in the process that steps, maybe in a thread; its episodes are not stored.
         geodesic: The method that measures the lengths of episodes, ``"exact"`` or ``"detour"``. Both sample the same
             episodes.
         seed: Seed of other episodes than the usual ones, which are then sampled for scenes that come with some, too.
@@ -141,7 +142,12 @@ class NavigationPreparer:
     @property
     def reads_shipped_episodes(self) -> bool:
         """Whether shipped scenes run with the episodes that are shipped with them."""
-        return self.episode_file is None and self.seed is None and type(self.sampler) is PointEpisodes
+        return self.episode_file is None and self.seed is None and self._is_usual
+
+    @property
+    def _is_usual(self) -> bool:
+        """Whether the sampler is PointNav's, on any floors, whose episodes a scene may come with."""
+        return type(self.sampler) is PointEpisodes and with_floors(self.sampler, FLOORS[0]) == PointEpisodes()
 
     def ground(self, scene: Scene) -> tuple[NavMesh, Drops]:
         """Return the navmesh of a scene, and the distances of the visible floor below it."""
@@ -170,7 +176,7 @@ class NavigationPreparer:
 
     def episodes(self, scene: Scene, navmesh: NavMesh) -> EpisodeSet:
         """Return the scene's episodes: from ``episode_file``, from the file next to the scene, or sampled."""
-        points = type(self.sampler) is PointEpisodes
+        points = self._is_usual
         file = self.episode_file or (_episode_file_beside(scene) if points and self.seed is None else None)
         if file is None:
             try:

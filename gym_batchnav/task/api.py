@@ -262,8 +262,9 @@ class Task(Component, Protocol):
             more.
         success_distance: Geodesic distance to the goal, metres, within which STOP counts as success; used by the
             measures of success, by tours of several goals, and by the shortest-path follower.
-        sampler: The kind of episodes that are sampled for scenes without any: PointNav's by default. See
-            ``EpisodeSampler`` for how to write your own.
+        sampler: The kind of episodes. The default samples PointNav's for scenes that come without any; others replace
+            those that come with a scene. See ``gym_batchnav.episodes.samplers.EpisodeSampler`` for how to write your
+            own, which also reads no file.
         has_goal: Whether agents are to go to the goals of their episodes, as the shortest-path follower does.
     """
 

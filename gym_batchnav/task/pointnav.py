@@ -7,11 +7,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from gym_batchnav.episodes.samplers import EpisodeSampler, PointEpisodes
 from gym_batchnav.state import EpisodeState
 from gym_batchnav.system.numbers import check_finite, check_flags, check_length
 from gym_batchnav.task.api import Sensor, Task, TaskState
 from gym_batchnav.task.measures import SPL, CollisionsCount, DistanceToGoal, PathLength, SoftSPL, Success
 from gym_batchnav.task.sensors import PointGoal
+
+_POINTS = PointEpisodes()
 
 
 class GoalTask(Task):
@@ -59,6 +62,8 @@ class PointNav(GoalTask):
             paper.
         goal_sensor: The sensor of the goal: ``PointGoal()``, relative to the agent's pose, or ``StaticPointGoal()``,
             the goal as seen from the start. ``sensors=(GPS(), Compass())`` of the environment adds the pose.
+        sampler: The kind of episodes, such as ``PointEpisodes(max_distance=3)`` of ``gym_batchnav.episodes.samplers``
+            for near goals. Any but the default replaces the episodes that come with a scene, and reads no file.
     """
 
     success_distance: float = 0.2
@@ -66,8 +71,12 @@ class PointNav(GoalTask):
     step_reward: float = -0.01
     spl_reward: bool = False
     goal_sensor: Sensor = field(default=PointGoal())
+    sampler: EpisodeSampler = field(default=_POINTS)
 
     def __post_init__(self) -> None:
+        constant = type(self).sampler
+        if constant is not PointNav.sampler and self.sampler is _POINTS:  # that of a subclass, as in other tasks
+            object.__setattr__(self, "sampler", constant)
         GoalTask.__post_init__(self)
         check_flags(spl_reward=self.spl_reward)
 

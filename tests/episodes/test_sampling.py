@@ -65,6 +65,12 @@ def test_wrong_rules_and_distances_beyond_any_path_are_refused_without_sampling(
     assert _path_length_bound(navmesh) > distances[np.isfinite(distances)].max()
 
 
+def test_distances_that_almost_no_pair_has_are_refused_before_all_episodes_are_found(navmesh):
+    rules = SamplingRules(max_distance=1.0005, straight_ratio=1.0)
+    with pytest.raises(ValueError, match=r"[1-9] of 1\d\d,... pairs of points lie 1 to 1\.0005 m apart on one floor"):
+        sample_episodes(navmesh, 1000, np.random.default_rng(0), rules)
+
+
 def test_episodes_across_islands_are_left_out_with_one_warning():
     """Two rooms without a door: half of the pairs of a file cannot be walked."""
     rooms = scene_of("rooms", box((0, 0, 0), (4, 2.6, 4), inward=True), box((4.2, 0, 0), (8, 2.6, 4), inward=True))

@@ -1,5 +1,6 @@
 """Entries of the cache that do not validate are made again and never an error."""
 
+from contextlib import closing
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
@@ -169,6 +170,25 @@ def test_a_seed_samples_other_episodes_of_the_same_scene(tmp_path, sampler):
         few = NavigationPreparer(num_episodes=2)(scene).episode_set
         write_episodes({"den.glb": few}, tmp_path / "den.json.gz")
         assert starts(0, cache) == found[1] and len(starts(None, cache)) == 2
+
+
+def test_near_goals_replace_the_episodes_that_come_with_a_scene(tmp_path):
+    """And those of a file that is named are refused, as is a rule for the floors of a user's sampler."""
+    save_glb(box_room("den"), tmp_path / "den.glb")
+    far = NavigationPreparer(num_episodes=3)(box_room("den")).episode_set
+    write_episodes({"den.glb": far}, tmp_path / "den.json.gz")
+    keywords = {"scenes": tmp_path, "sensors": ()}
+    for task in (PointNav(sampler=samplers.PointEpisodes(max_distance=1.5)), Pace(sampler=Pacing("to and fro"))):
+        with closing(BatchNavEnv(1, task=task, episodes=20, **keywords)) as env:
+            env.reset(seed=0)
+            assert env.num_episodes == 20 and env.simulator.episode_set(0).distance.max() <= 1.5
+        with (
+            pytest.raises(ValueError, match="reads no file: leave the file out"),
+            closing(BatchNavEnv(1, task=task, episodes=tmp_path / "den.json.gz", **keywords)) as env,
+        ):
+            env.reset(seed=0)
+    with pytest.raises(ValueError, match=r"floors='habitat' of Episodes: Pacing\(.*leave floors out"):
+        BatchNavEnv(1, task=Pace(), episodes=Episodes(floors="habitat"), **keywords)
 
 
 def test_a_seed_of_episodes_is_a_whole_number_without_a_file(tmp_path):

@@ -15,6 +15,7 @@ from safetensors.numpy import save as pack_arrays  # noqa: E402
 
 from gym_batchnav import BatchNavEnv, DiscreteActions, LoCoBotNoise  # noqa: E402
 from gym_batchnav.env.observe import SensorTiming  # noqa: E402
+from gym_batchnav.episodes.samplers import PointEpisodes  # noqa: E402
 from gym_batchnav.evaluation.records import fields_of, record_of  # noqa: E402
 from gym_batchnav.evaluation.world import PolicyAbout, check_world, policy_about  # noqa: E402
 from gym_batchnav.geometry import Camera  # noqa: E402
@@ -329,6 +330,14 @@ def test_an_environment_with_another_noise_is_refused(opened):
     for other in (make(), make(actuation_noise=LoCoBotNoise(1.0))):
         with pytest.raises(ValueError, match=r"actuation_noise.*allow_mismatch=True"):
             check_world(about, other)
+
+
+def test_a_policy_of_near_goals_runs_in_all_episodes(opened):
+    task = PointNav(sampler=PointEpisodes(max_distance=2))
+    env = opened(BatchNavEnv(1, scenes="apartment_1", sensors=(), episodes=2, task=task))
+    about = policy_about(env, "blind", "cpu", 1, 2)
+    assert about.make_task() == PointNav()
+    check_world(about, env)
 
 
 def test_a_users_goal_sensor_is_recorded_but_cannot_be_made():
