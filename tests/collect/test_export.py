@@ -81,7 +81,8 @@ def test_minari_reads_every_value_and_recovers_the_environment(dataset, episodes
     import minari
 
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
-    export_dataset(dataset, tmp_path / "homes" / "pointnav-v0", "minari")
+    monkeypatch.chdir(tmp_path)
+    export_dataset(dataset, "homes/pointnav-v0", "minari")
     assert list(minari.list_local_datasets(compatible_minari_version=True)) == ["homes/pointnav-v0"]
     found = minari.load_dataset("homes/pointnav-v0")
     info = read_info(dataset)
@@ -210,3 +211,8 @@ def test_recorded_keywords_come_back_and_name_no_other_classes():
             minari_export.restored({"type": kind, "command": "rm"}, "camera")
     with pytest.raises(ValueError, match="width='wide'"):
         minari_export.restored({"type": "Camera", "width": "wide"}, "camera")
+
+
+def test_a_keyword_replaces_a_recorded_one_that_cannot_be_restored():
+    recorded = {"episodes": {"type": "Episodes", "file": "gone.json.gz"}, "renderer": "embree"}
+    minari_export.make_recorded("PointNav", recorded, scenes="apartment_1", episodes=2).close()

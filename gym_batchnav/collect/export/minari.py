@@ -69,7 +69,7 @@ def write(
 def _datasets_in(folder: Path) -> Iterator[None]:
     """Let Minari write to a folder, whose place it takes from the environment."""
     before = os.environ.get(DATASETS)
-    os.environ[DATASETS] = str(folder)
+    os.environ[DATASETS] = str(folder.absolute())  # Minari joins a relative one twice
     try:
         yield
     finally:
@@ -103,12 +103,12 @@ def env_spec(info: DatasetInfo) -> str | None:
 def make_recorded(of: str, recorded: Mapping[str, Any], **keywords: Any) -> gymnasium.Env[Any, Any]:
     """Make a single environment of a task with the keywords with which a dataset was collected, ``DatasetInfo.env``.
 
-    Further keywords take precedence. Pass ``scenes=`` if the scenes were files.
+    Further keywords take precedence. Pass ``scenes=`` and ``episodes=`` if they were files.
 
     Raises:
         ValueError: The keywords hold an object that only Python code can describe.
     """
-    given = {name: restored(value, name) for name, value in recorded.items()}
+    given = {name: restored(value, name) for name, value in recorded.items() if name not in keywords}
     return gymnasium.make(f"BatchNav/{of}-v0", disable_env_checker=True, **given, **keywords).unwrapped
 
 
