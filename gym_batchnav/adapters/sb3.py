@@ -409,6 +409,9 @@ class SB3Agent(_ModelAgent):
         env: The SB3VecEnv on which it was trained, or another made alike, in SB3's wrappers if the model had them.
         deterministic: Take the likeliest action instead of sampling one.
 
+    Attributes:
+        env_keywords: Keywords of BatchNavEnv for a batch like that of the training, without its scenes and episodes.
+
     Raises:
         ValueError: ``env`` is not such an environment.
     """
