@@ -369,6 +369,6 @@ def _without_unfit(
             if check is not None:
                 check(env)
         except ValueError as error:
-            note(f"The {'shipped blind agent' if name == BLIND else name} is left out: {error}")
+            note(f"The {'blind agent' if name == BLIND else name} is left out: {error}")
             del fit[name]
     return fit

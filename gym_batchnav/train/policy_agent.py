@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from gym_batchnav.actions.discrete import DiscreteActions
 from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.evaluation.agents import uniform_draws
 from gym_batchnav.evaluation.records import is_known, value_of
@@ -66,6 +67,8 @@ class PolicyAgent:
             ValueError: The environment lacks a sensor of the policy, or has other actions or settings than those of its
                 training.
         """
+        if not isinstance(env.actions, DiscreteActions):
+            raise ValueError(f"the policy has discrete actions, not {type(env.actions).__name__}")
         policy_actions(env)
         missing = [name for name in self._images if name not in env.cameras.rig.keys]
         if missing:
