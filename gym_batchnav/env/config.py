@@ -428,7 +428,7 @@ class EnvConfig:
         self.action_kind.check_batch(self, sampler)
         return NavigationPreparer(
             settings=self.navmesh_settings,
-            episode_file=None if episodes.file is None else Path(episodes.file),
+            episode_file=None if episodes.file is None else Path(os.path.abspath(episodes.file)),
             num_episodes=episodes.count,
             seed=episodes.seed,
             sampler=with_floors(sampler, episodes.floors),
