@@ -67,7 +67,7 @@ class RunConfig:
         rotate_every: Minimum number of steps between two changes of scene.
         sensors: Names of the agents' sensors, images and others such as ``"map_path"``; see ``sensors_of``.
         teacher_sensors: Names of further sensors, which the teacher reads and the policy does not; it learns to predict
-            their readings. Only training has them.
+            their readings. Only training has them. Those among ``sensors`` are left out.
         camera: The agents' camera.
         color_jitter: How colours vary from image to image, if the agents see any.
         task: The task, with its reward.
@@ -108,6 +108,8 @@ class RunConfig:
         for name in ("sensors", "teacher_sensors"):
             for sensor in getattr(self, name):
                 check_choice(name, sensor, (*SENSOR_FORMATS, *NAMED_SENSORS))
+        further = tuple(name for name in self.teacher_sensors if name not in self.sensors)
+        object.__setattr__(self, "teacher_sensors", further)
         check_seed(seed=self.seed)
         if self.time_limit is not None:
             check_positive(time_limit=self.time_limit)
@@ -163,8 +165,9 @@ def make_config(names: Names) -> RunConfig:
 
     ``preset`` names it, ``frames`` is short for ``ppo.total_frames``, and a time limit may be written as ``"90s"``,
     ``"60m"`` or ``"2h"``. Settings of the preset that do not suit those that are named are adapted: a policy without
-    images loses the preset's images, ``device`` also sets the switches for GPUs, there are no more mini-batches than
-    environments, without ``MapPath`` the teacher is the follower, and with ``init`` no teacher is imitated.
+    images loses the preset's images, and ``MapPath`` with them, ``device`` also sets the switches for GPUs,
+    there are no more mini-batches than environments, without ``MapPath`` the teacher is the follower, and with ``init``
+    no teacher is imitated.
 
     Raises:
         ValueError: The setting is unknown, or its value is invalid.
@@ -181,11 +184,13 @@ def make_config(names: Names) -> RunConfig:
     if config.policy in SENSORS_WITHOUT_IMAGES:
         chosen = config.sensors if "sensors" in names else SENSORS_WITHOUT_IMAGES[config.policy]
         adapted["sensors"] = _without_images(chosen)
+        if "teacher_sensors" not in names and "depth" not in (*adapted["sensors"], *config.teacher_sensors):
+            adapted["teacher_sensors"] = tuple(one for one in config.teacher_sensors if one != MapPath.name)
     if "ppo.num_minibatches" not in names:
         adapted["ppo.num_minibatches"] = min(config.ppo.num_minibatches, config.num_envs)
     if config.init is not None and "ppo.imitation_share" not in names:
         adapted["ppo.imitation_share"] = 0.0
-    seen = (*adapted.get("sensors", config.sensors), *config.teacher_sensors)
+    seen = (*adapted.get("sensors", config.sensors), *adapted.get("teacher_sensors", config.teacher_sensors))
     if "ppo.teacher" not in names and config.ppo.teacher == MAPPER and MapPath.name not in seen:
         adapted["ppo.teacher"] = FOLLOWER  # the mapper of a preset reads this sensor
     return with_changes(config, adapted)

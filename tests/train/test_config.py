@@ -202,6 +202,18 @@ class TestWhatGivesWay:
         assert teacher(policy="scan", **{"ppo.teacher": "mapper"}) == "mapper"  # which is refused by its name
         assert teacher(sensors=["depth"], teacher_sensors=["map_path"]) == "mapper"
 
+    def test_a_policy_reads_the_sensors_that_are_asked_for_even_if_they_were_only_the_teachers(self):
+        config = make_config({"preset": "pointnav_depth", "sensors": ["depth", "map_path"]})
+        assert config.teacher_sensors == ("walk_scan",)
+
+    def test_policies_without_images_lose_the_teachers_map_that_needs_them(self):
+        for policy, sensors in (("scan", ("walk_scan",)), ("blind", ())):
+            config = make_config({"preset": "pointnav_depth", "policy": policy})
+            assert config.sensors == sensors and "map_path" not in config.teacher_sensors
+            assert config.ppo.teacher == "follower"
+        colors = make_config({"preset": "pointnav_rgb", "policy": "scan"})
+        assert colors.teacher_sensors == ("depth",) and colors.ppo.teacher == "pointnav_depth"
+
     def test_a_policy_that_has_learned_already_does_not_imitate_again(self):
         continued = {"preset": "pointnav_depth", "init": "pointnav_depth"}
         assert make_config({"preset": "pointnav_depth"}).ppo.imitation_share > 0
