@@ -151,13 +151,13 @@ def episode_table(env: BatchNavEnv, results: Mapping[str, EvaluatedEpisodes]) ->
     writer.writerow(["agent", "scene", "episode", *(["category"] if has_categories else []), *columns])
     for agent, episodes in results.items():
         slots, rows = simulator.schedule.locate(episodes.episode_index)
-        values = [getattr(episodes, name).astype(float).tolist() for name in columns]
+        values = [getattr(episodes, name).tolist() for name in columns]
         for slot, row, *numbers in zip(slots.tolist(), rows.tolist(), *values, strict=True):
             episode_set = simulator.episode_set(slot)
             names = [agent, env.library.name(slot), episode_set.ids[row]]
             if has_categories:
                 names.append(episode_set.categories[episode_set.category[row]])
-            writer.writerow([*names, *(f"{number:.6g}" for number in numbers)])
+            writer.writerow([*names, *(int(one) if isinstance(one, int) else f"{one:.6g}" for one in numbers)])
     return text.getvalue()
 
 

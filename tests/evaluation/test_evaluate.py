@@ -1,5 +1,7 @@
 """Evaluation: every episode once, agents with known scores, intervals that contain the true mean."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from furnished import furnished
@@ -251,7 +253,9 @@ def test_scenes_of_different_sizes_count_by_their_episodes():
 def test_the_table_has_the_categories_of_goals(make):
     library = SceneLibrary.from_scenes([furnished()])
     env = make(4, library=library, task=ObjectNav(("crate", "table")), sensors=())
-    _, *rows = (row.split(",") for row in episode_table(env, {"": evaluate(env, RandomAgent())}).splitlines())
+    episodes = replace(evaluate(env, RandomAgent()), num_steps=np.full(env.num_episodes, 1_234_567))
+    _, *rows = (row.split(",") for row in episode_table(env, {"": episodes}).splitlines())
+    assert {row[-2] for row in rows} == {"1234567"}  # whole numbers keep all digits
     numbers = env.simulator.episode_set(0).category
     assert [row[3] for row in rows] == [env.task.categories[number] for number in numbers]
     assert len({row[3] for row in rows}) > 1
