@@ -151,7 +151,7 @@ def _values(config: EnvConfig) -> dict[str, Any]:
             "file": None if episodes.file is None else Path(episodes.file).name,
         },
         "scenes": {name: getattr(config.scene_settings, name) for name in _OF_SCENES},
-        # Left out where each agent is alone, whose checksums then stay as they were before there were worlds.
+        # Only if there are others, so that the checksums of agents alone do not depend on these settings.
         **({} if config.team == ALONE else {"agents_per_world": config.team}),
         **({"bodies": tuple(config.bodies)} if config.bodies else {}),
     }

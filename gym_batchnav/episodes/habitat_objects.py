@@ -27,7 +27,7 @@ from gym_batchnav.episodes.habitat import (
 from gym_batchnav.episodes.objects import ObjectInstance
 
 MAX_PAIRS = 2**29  # of an episode and a view point of its category, in one scene; each takes about 20 ns
-_OTHER_NAMES = {"tv_monitor": "tv"}  # of categories in Habitat's datasets, by the names of generated homes
+_OTHER_NAMES = {"tv_monitor": "tv"}  # names of categories in generated homes, by those in Habitat's datasets
 _IDS = ("category_to_task_category_id", "category_to_scene_annotation_category_id")
 
 

@@ -266,7 +266,7 @@ def _no_start(rules: SamplingRules) -> ValueError:
 
 
 def _good_view(coverage: np.ndarray, ends: np.ndarray, rng: np.random.Generator) -> int:
-    """Return one of the goals from ``ends[0]`` to ``ends[1] - 1`` whose view shows more than the median."""
+    """Return one of the goals from ``ends[0]`` to ``ends[1] - 1`` whose view shows at least as much as the median."""
     mine = coverage[ends[0] : ends[1]]
     return int(ends[0] + rng.choice(np.flatnonzero(mine >= np.median(mine))))
 

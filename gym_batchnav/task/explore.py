@@ -211,7 +211,9 @@ def _cells_of_polygon(outline: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True)
 class Explore(Task):
-    """The paper's Explore task: visit as many grid cells as possible within ``max_episode_steps``. STOP does nothing.
+    """Visit as many grid cells as possible within ``max_episode_steps``; STOP does nothing.
+
+    It is a task of "Large Batch Simulation for Deep Reinforcement Learning" (ICLR 2021).
 
     Attributes:
         cell_size: Side of a cell, metres.
@@ -287,9 +289,10 @@ class DistanceFromStart(KeptMeasure):
 
 @dataclass(frozen=True, slots=True)
 class Flee(Task):
-    """The paper's Flee task: move as far as possible from the start within ``max_episode_steps``. STOP does nothing.
+    """Move as far as possible from the start within ``max_episode_steps``; STOP does nothing.
 
-    The reward of a step is the increase of the distance from the start, in metres.
+    It is a task of "Large Batch Simulation for Deep Reinforcement Learning" (ICLR 2021). The reward
+    of a step is the increase of the distance from the start, in metres.
 
     Attributes:
         geodesic: Measure along shortest paths; False for straight lines.

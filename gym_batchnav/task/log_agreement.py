@@ -29,7 +29,7 @@ class _Displacement(Measure):
         object.__setattr__(self, "path", path)
 
     def _distance(self, state: TaskState) -> np.ndarray:
-        """Return the distances [N] float64, metres, to the logged agents, which stand where the log ends after it."""
+        """Return the distances [N] float64, metres, to the logged agents, which stay where their log ends."""
         agents = 1 if state.worlds is None else state.worlds.num_agents
         path = self.path if self.path.ndim == 3 else self.path[:, None]
         if agents > path.shape[1]:

@@ -351,10 +351,10 @@ def make_policy(kind: str, space: gymnasium.spaces.Dict, hidden: Sequence[str] =
     Args:
         kind: ``"paper"`` (SE-ResNet9 and a two-layer LSTM of 512), ``"narrow"`` (SE-ResNet9 a quarter as wide, for
             CPUs, of recoded images (see PictureChannels), and a GRU of 512), ``"compact"`` (three convolutions of
-            recoded images, the first of about 8 x 8 patches, and a GRU of 512), ``"small"`` (three convolutions and a
-            GRU of 256), ``"scan"`` (a hidden layer for each range finder and a GRU of 256, without images), ``"blind"``
-            (a GRU of 256, no images) or ``"ddppo-resnet50"`` (the network of Habitat's DD-PPO: ResNet50 and a two-layer
-            LSTM of 512).
+            recoded images, which the first one divides into about 8 x 8 patches, and a GRU of 512), ``"small"`` (three
+            convolutions and a GRU of 256), ``"scan"`` (a hidden layer for each range finder and a GRU of 256, without
+            images), ``"blind"`` (a GRU of 256, no images) or ``"ddppo-resnet50"`` (the network of Habitat's DD-PPO:
+            ResNet50 and a two-layer LSTM of 512).
         space: The environment's ``single_observation_space``. Besides images, goal and goal picture it may have
             Boxes of one or two axes.
         hidden: Sensors in the space that the policy must not read, such as those of a teacher. It learns to predict
