@@ -160,7 +160,10 @@ def _write_samples(
                     sampled = sample_object_episodes(navmesh, found, sampler.categories, num_episodes, rng)
                     samples[file] = (sampled, found)
                     if unseen := sorted(present - {one.category for one in found}):
-                        notes.append(f"scene '{source.name}': no episodes lead to {', '.join(unseen)}: no view points")
+                        notes.append(
+                            f"scene '{source.name}': no episodes lead to {', '.join(unseen)}: no view points where "
+                            "agents can go (hidden, or behind a closed door)"
+                        )
                 else:
                     samples[file] = (sampler.sample(scene, navmesh, num_episodes, rng), [])
             except ValueError as error:

@@ -41,7 +41,10 @@ _OTHER_TASKS_OF_FILES = {
     "instruction_vocab": "vision-and-language navigation",
 }
 
-_AS_OBJECTNAV = "pass task=ObjectNav(), to commands --task objectnav or --protocol objectnav-2023"
+_AS_OBJECTNAV = (
+    "pass task=ObjectNav(), to commands --protocol objectnav-2023 or an agent module:name with that task in its "
+    "env_keywords (demo: --task objectnav)"
+)
 
 FileState = tuple[str, int, int]  # path, time of the last change in nanoseconds, and size in bytes
 

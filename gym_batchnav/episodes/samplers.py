@@ -170,8 +170,9 @@ class ObjectEpisodes:
                 )
             if set(found.values()) != {None}:
                 raise ValueError(
-                    f"{missing}: none can be seen from where agents stand. Pass other categories= (--categories) of "
-                    f"{shown}, a smaller agent, or floors='habitat'"
+                    f"{missing}: none can be seen from where agents can go (it is hidden, or a door is closed). Pass "
+                    f"other categories= (--categories) of {shown}, a smaller agent, or in Python "
+                    "Episodes(floors='habitat')"
                 )
             raise ValueError(
                 f"{missing}, which has the categories {shown} (gym-batchnav scene info FILE --json lists all): pass "

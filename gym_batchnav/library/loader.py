@@ -261,11 +261,12 @@ class Refusals:
         Raises:
             ValueError: If it was the last one.
         """
-        name = self._names[index]
-        self.reasons[index] = reason_of(error)
+        reason = reason_of(error)
+        alike = [self._names[other] for other, known in self.reasons.items() if known == reason]
+        self.reasons[index] = reason
         if len(self.reasons) == len(self._names):
             raise error if len(self._names) == 1 else self.none_left()
-        warn_user(f"scene {name!r} is left out: {self.reasons[index]}")
+        warn_user(f"scene {self._names[index]!r} is left out{f' like {alike[0]!r}' if alike else f': {reason}'}")
 
     def pass_over(self, index: int, room: str) -> None:
         """Record that a scene did not fit at its turn."""
@@ -278,7 +279,10 @@ class Refusals:
 
     def none_left(self) -> ValueError:
         """Return the error to raise if no scene can be used."""
-        reasons = "; ".join(f"{name}: {reason}" for name, reason in {**self.failed, **self.refused}.items())
+        names_of: dict[str, list[str]] = {}
+        for name, reason in {**self.failed, **self.refused}.items():
+            names_of.setdefault(reason, []).append(name)
+        reasons = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in names_of.items())
         return ValueError(f"none of the {len(self._names)} scenes can be used: {reasons}")
 
     @property

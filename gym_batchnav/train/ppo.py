@@ -143,8 +143,8 @@ class PPO:
         if config.imitation_share > 0 and GOAL not in env.components.sensors:
             raise ValueError(
                 f"imitation_share={config.imitation_share}: the teacher walks to a goal that agents of "
-                f"{type(env.task).__name__} do not observe; pass 0 (--set ppo.imitation_share=0), or add "
-                "the sensor PointGoal"
+                f"{type(env.task).__name__} do not observe; pass 0 (--set ppo.imitation_share=0), or "
+                "in Python add PointGoal() to sensors="
             )
         self.policy = policy
         self.config = config

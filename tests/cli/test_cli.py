@@ -166,7 +166,7 @@ def test_episodes_that_lead_to_objects_are_sampled_described_and_missing_categor
     wanted = ("episodes", tmp_path / "home.glb", tmp_path / "empty.glb", "--task", "objectnav", "--num-episodes", 5)
     said = run(*wanted, "--categories", "table,bed,chair", "--out", tmp_path / "val.json.gz").stderr
     assert "5 episodes in 1 scene" in said and "left out: scene 'empty': no object of the categories table" in said
-    assert "note: scene 'home': no episodes lead to bed: no view points" in said
+    assert "note: scene 'home': no episodes lead to bed: no view points where agents can go (" in said
     assert "note: no scene has objects of the categories chair" in said
     shown = run("episodes", tmp_path / "val.json.gz").stdout
     assert "straight" not in shown  # the file does not say which view point is nearest

@@ -91,7 +91,7 @@ def test_an_environment_runs_a_file(file):
     said = r"episode \d+: object_category 'crate' is .* the file: 'table', 'crate', 'lamp'$"
     with pytest.raises(ValueError, match=said):
         BatchNavEnv(4, task=ObjectNav(("table",)), **keywords)
-    with pytest.raises(ValueError, match=r"episodes of ObjectNav.*pass task=ObjectNav\(\), to commands --"):
+    with pytest.raises(ValueError, match=r"episodes of ObjectNav.*pass task=ObjectNav\(\), to commands .*env_keywords"):
         BatchNavEnv(4, **keywords)
     with pytest.raises(ValueError, match=r"TourEpisodes.* reads no file: leave"):
         BatchNavEnv(4, task=MultiGoalNav(), **keywords)

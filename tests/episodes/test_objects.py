@@ -107,9 +107,7 @@ def test_a_hidden_object_has_no_view_points():
     mesh = NavMesh.build(closed.vertices, closed.triangles)
     assert find_instances(closed, mesh, ("lamp",)) == []
     lamps = ObjectEpisodes(("lamp",))
-    with pytest.raises(
-        ValueError, match="categories lamp has view points in this scene: none can be seen from where agents stand"
-    ):
+    with pytest.raises(ValueError, match=r"lamp has view points in this scene: none .* where agents can go.*door"):
         lamps.sample(closed, mesh, 5, np.random.default_rng(0))
     scan = replace(closed, objects=named("scan"), triangle_object=np.ones_like(closed.triangle_object))
     with pytest.raises(ValueError, match=r"has no object annotations \(it is all 'scan'\): put .*\.semantic\.glb"):

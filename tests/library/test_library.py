@@ -150,7 +150,7 @@ def test_a_bad_scene_costs_one_scene_and_one_warning() -> None:
             raise ValueError("the file is damaged")
         return box_room(name)
 
-    with pytest.warns(UserWarning, match=r"^scene 'scene_[14]' is left out: the file is damaged$") as warned:
+    with pytest.warns(UserWarning, match=r"^scene 'scene_[14]' is left out") as warned:
         library = SceneLibrary(sources_of(6, load), 2, rotate_every=1, deterministic=True)
         agents = Agents(library)
         seen = set()
@@ -160,6 +160,7 @@ def test_a_bad_scene_costs_one_scene_and_one_warning() -> None:
     assert seen == {"scene_0", "scene_2", "scene_3", "scene_5"}
     assert library.stats()["refused"] == dict.fromkeys(("scene_1", "scene_4"), "the file is damaged")
     assert len(warned) == 2 and warned[0].filename == __file__  # the user's line, not one of the package
+    assert [str(one.message).split(" is left out")[1][:5] for one in warned] == [": the", " like"]
 
 
 @pytest.mark.parametrize(
@@ -170,7 +171,7 @@ def test_without_a_good_scene_there_is_no_library(error: Exception, told: str) -
     def load(name: str) -> Scene:
         raise error
 
-    with pytest.warns(UserWarning), pytest.raises(ValueError, match=rf"none of the 3 scenes .*scene_0: {told}"):
+    with pytest.warns(UserWarning), pytest.raises(ValueError, match=rf"none of the 3 scenes .*scene_0.*: {told}$"):
         SceneLibrary(sources_of(3, load))
     if isinstance(error, ValueError):
         with pytest.raises(ValueError, match=r"^the file is damaged$"):

@@ -141,7 +141,7 @@ class TestLearning:
 
     def test_nobody_imitates_a_follower_to_an_unknown_goal(self, make):
         env = make(autoreset_mode="same_step")
-        with pytest.raises(ValueError, match=r"agents of Explore do not observe.*PointGoal"):
+        with pytest.raises(ValueError, match=r"agents of Explore do not observe.*in Python add PointGoal"):
             PPO(env, make_policy("blind", env.single_observation_space), PPOConfig(imitation_share=0.5))
 
 
