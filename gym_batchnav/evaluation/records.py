@@ -124,7 +124,7 @@ def is_record(value: object) -> bool:
 def checked_value(name: str, value: Any, hint: Any) -> Any:
     """Convert lists to tuples, whole numbers to floats and ``"none"`` to None; ValueError for another type."""
     choices = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
-    for choice in choices:
+    for choice in sorted(choices, key=lambda one: one is not types.NoneType):  # first, since "none" is a string, too
         found = _as_type(value, choice)
         if found is not _UNFIT:
             return found

@@ -50,9 +50,9 @@ class PPOConfig:
         value_weight: Weight of the critic's loss.
         entropy_weight: Weight of the entropy bonus.
         prediction_weight: Weight of the error in predicting sensors that the policy does not read, see ``Prediction``.
-        depth_batch: Frames per mini-batch in which the encoder of a policy that predicts depth learns this once more,
-            from every frame of each rollout; 0 for none. Small mini-batches teach it in many small steps what PPO's
-            few large ones teach it slowly.
+        depth_batch: Frames per mini-batch of a further pass over each rollout, in which the encoder of a policy that
+            predicts depth learns only that; 0 for none. Small mini-batches teach it in many small steps what PPO's few
+            large ones teach it slowly.
         max_grad_norm: Gradients are scaled down to this norm.
         normalize_advantages: Give the advantages of each mini-batch mean 0 and deviation 1.
         optimizer: ``"lamb"`` or ``"adamw"``.

@@ -52,7 +52,7 @@ def test_assignments():
 class TestChanges:
     def test_they_reach_nested_fields_and_keep_the_others(self):
         changes = {"ppo.gamma": 0.5, "ppo.learning_rate": 1, "camera.width": 48, "threads": "none", "sensors": ["rgb"]}
-        config = with_changes(RunConfig(threads=3), changes)
+        config = with_changes(RunConfig(threads=3, init="a.safetensors"), {**changes, "init": "none"})
         assert config == RunConfig(
             ppo=PPOConfig(gamma=0.5, learning_rate=1.0), camera=Camera(48), threads=None, sensors=("rgb",)
         )
