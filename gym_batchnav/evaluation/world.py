@@ -258,6 +258,14 @@ def policy_about(
 ) -> PolicyAbout:
     """Return the description of a policy that was trained in an environment, without sensors that it does not read.
 
+    Args:
+        env: The environment.
+        kind: See ``make_policy``.
+        preset: Name of the preset whose homes ``evaluate`` uses by default.
+        frames: Number of environment steps of the training.
+        seed: Its seed.
+        hidden: Names of sensors of the teacher, which the policy does not read.
+
     Raises:
         ValueError: The environment has other actions than these policies.
     """
