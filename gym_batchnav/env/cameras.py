@@ -196,7 +196,7 @@ def _recordings(cameras: Mapping[str, Camera], sensors: Sequence[str]) -> dict[s
 
 
 def keys_matching(keyword: str, text: object, keys: Collection[str]) -> list[str]:
-    """Return the keys that an entry of a keyword names, one or a sensor of all cameras; ValueError for none."""
+    """Return the keys that an entry of a keyword names: one, or a sensor's in all cameras; ValueError for none."""
     found = [key for key in keys if text in (key, key.rpartition("/")[2])]
     if not found:
         known = ", ".join(map(repr, keys)) or "none"
