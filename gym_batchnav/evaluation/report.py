@@ -23,6 +23,7 @@ from gym_batchnav.evaluation.shards import checksums_of
 from gym_batchnav.evaluation.statistics import (
     DISTANCE_LIMITS,
     Group,
+    by_category,
     by_distance,
     by_scene,
     improvement_estimate,
@@ -77,6 +78,14 @@ def statistics(comparison: Comparison) -> dict[str, Any]:
         profiles[agent] = {"share": [each.mean for each in shares], "interval": [_edges(each) for each in shares]}
         found["by_scene"][agent] = [_row("scene", group) for group in by_scene(runs, measures, names, seed)]
         found["by_distance"][agent] = [_row("distance", group) for group in by_distance(runs, measures, seed)]
+    if categories := goal_categories(comparison.env, comparison.results_of(POLICY)[0]):
+        found["by_category"] = {
+            agent: [
+                _row("category", group)
+                for group in by_category(comparison.results_of(agent), measures, categories, seed)
+            ]
+            for agent in comparison.runs
+        }
     if "success" in measures:
         found["failures"] = {
             agent: count_causes(np.concatenate([failure_causes(run) for run in comparison.results_of(agent)]))
@@ -118,7 +127,7 @@ def protocol(comparison: Comparison) -> dict[str, Any]:
 def write_report(comparison: Comparison, out: Path, found: Mapping[str, Any]) -> dict[Path, str]:
     """Write what ``summary`` found, episodes and scores into a folder; return a description of each file."""
     contents = {
-        "results.json": (_json(finite(found)), "the figures, also by scene and by distance"),
+        "results.json": (_json(finite(found)), "the figures, also by scene, category and distance"),
         "protocol.json": (
             _json(protocol(comparison)),
             "settings, checksums of scenes and episodes, versions, seeds and rules",
@@ -140,23 +149,31 @@ def figures(found: Mapping[str, Estimate]) -> dict[str, float | list[float]]:
     return result
 
 
+def goal_categories(env: BatchNavEnv, episodes: EvaluatedEpisodes) -> list[str]:
+    """Return the category of the goal of every episode; an empty list for a task without categories."""
+    sets = [env.simulator.episode_set(slot) for slot in env.library.active.tolist()]
+    if not any(one.categories for one in sets):
+        return []
+    slots, rows = env.simulator.schedule.locate(episodes.episode_index)
+    found = zip(map(env.simulator.episode_set, slots.tolist()), rows.tolist(), strict=True)
+    return [one.categories[one.category[row]] for one, row in found]
+
+
 def episode_table(env: BatchNavEnv, results: Mapping[str, EvaluatedEpisodes]) -> str:
     """Format all episodes of all agents as CSV, with the names of agents, scenes, episodes and categories of goals."""
     text = io.StringIO()
     simulator = env.simulator
-    has_categories = any(simulator.episode_set(slot).categories for slot in env.library.active.tolist())
+    categories = {agent: goal_categories(env, episodes) for agent, episodes in results.items()}
     measures = list(dict.fromkeys(name for episodes in results.values() for name in episodes.measures))
     columns = ["episode_index", *measures, "num_steps", "start_distance"]
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["agent", "scene", "episode", *(["category"] if has_categories else []), *columns])
+    writer.writerow(["agent", "scene", "episode", *(["category"] if any(categories.values()) else []), *columns])
     for agent, episodes in results.items():
         slots, rows = simulator.schedule.locate(episodes.episode_index)
         values = [getattr(episodes, name).tolist() for name in columns]
-        for slot, row, *numbers in zip(slots.tolist(), rows.tolist(), *values, strict=True):
-            episode_set = simulator.episode_set(slot)
-            names = [agent, env.library.name(slot), episode_set.ids[row]]
-            if has_categories:
-                names.append(episode_set.categories[episode_set.category[row]])
+        for number, (slot, row, *numbers) in enumerate(zip(slots.tolist(), rows.tolist(), *values, strict=True)):
+            names = [agent, env.library.name(slot), simulator.episode_set(slot).ids[row]]
+            names += categories[agent][number : number + 1]
             writer.writerow([*names, *(int(one) if isinstance(one, int) else f"{one:.6g}" for one in numbers)])
     return text.getvalue()
 

@@ -134,6 +134,16 @@ def by_scene(
     return [_group(runs, measures, scene == number, names[number], seed) for number in dict.fromkeys(scene.tolist())]
 
 
+def by_category(
+    runs: Sequence[EvaluatedEpisodes], measures: Sequence[str], categories: Sequence[str], seed: int = 0
+) -> list[Group]:
+    """Return the results of each category of goals; ``categories`` [E] are those of the episodes."""
+    return [
+        _group(runs, measures, np.array([one == name for one in categories]), name, seed)
+        for name in sorted(set(categories))
+    ]
+
+
 def by_distance(runs: Sequence[EvaluatedEpisodes], measures: Sequence[str], seed: int = 0) -> list[Group]:
     """Return the results of an agent's runs in the same episodes by the geodesic distance from start to goal.
 

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from commands import refusal
+from furnished import furnished
 from PIL import Image
 from rich.console import Console
 from rooms import box_room
@@ -315,6 +316,21 @@ def test_anybodys_agent_is_evaluated_by_name(scenes, tmp_path, monkeypatch, with
         merge(tmp_path / "joint", [tmp_path / "part"])
     merge(tmp_path / "joint", [tmp_path / "part"], policy=[name])
     assert (tmp_path / "joint" / "scores.json").read_bytes() == (tmp_path / "report" / "scores.json").read_bytes()
+
+
+def test_results_have_a_table_by_category_of_goals(tmp_path, monkeypatch, without_pictures):
+    save_glb(furnished(), tmp_path / "home.glb")
+    (tmp_path / "agents_of_objects.py").write_text(
+        "from gym_batchnav import ObjectNav\nfrom gym_batchnav.evaluation.agents import ObjectOracleAgent\n\n"
+        "class Oracle(ObjectOracleAgent):\n    env_keywords = {'task': ObjectNav(('crate', 'table'))}\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    evaluate(policy=["agents_of_objects:Oracle"], agents="random", scenes=["home.glb"], episodes=9, out=Path("report"))
+    found = json.loads(Path("report/results.json").read_text())["by_category"]
+    assert found.keys() == {"policy", "random"}
+    assert [row["category"] for row in found["policy"]] == ["crate", "table"]
+    assert sum(row["episodes"] for row in found["random"]) == 9
+    assert all(row["success"] == 1 for row in found["policy"])
 
 
 DRIVER = """
