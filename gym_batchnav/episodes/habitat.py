@@ -378,7 +378,7 @@ def check_file(path: Path, name: str = "") -> None:
 def _has_episodes(path: Path) -> bool:
     try:
         return re.search(rb'"episodes"\s*:\s*\[', _read_text(path)) is not None
-    except ValueError:
+    except (ValueError, OSError):
         return False
 
 

@@ -46,11 +46,11 @@ class SamplingRules:
 
     def check_share(self, found: int, tried: int) -> None:
         """Raise ValueError if almost none of the pairs of points that were tried satisfied the rules."""
-        if tried >= self.give_up_after and found < _LEAST_SHARE * tried:
+        if tried >= self.give_up_after and found + 3 * found**0.5 < _LEAST_SHARE * tried:  # not by chance
             raise ValueError(
-                f"{found} of {tried:,} pairs of points lie {self.min_distance:g} to {self.max_distance:g} m apart "
-                f"on one floor, most with a path of {self.straight_ratio:g} times the straight line or more: choose "
-                "other distances or a smaller straight_ratio in the sampler or in rules="
+                f"{found} of {tried:,} pairs of points lie {self.min_distance:g} to {self.max_distance:g} m apart, "
+                f"most with a path of {self.straight_ratio:g} times the straight line or more: choose other distances "
+                "or a smaller straight_ratio, in the sampler if it has them or in rules=, or another scene"
             )
 
 
@@ -97,7 +97,8 @@ def sample_episodes(
         found.append((starts, goals, distances))
         num_found += len(starts)
         num_tried += batch * rules.retries
-        rules.check_share(num_found, num_tried)
+        if num_found < num_episodes:
+            rules.check_share(num_found, num_tried)
     start, goal, distance = (np.concatenate(parts)[:num_episodes] for parts in zip(*found, strict=True))
     heading = rng.uniform(-np.pi, np.pi, num_episodes)
     return episode_set(start, heading, goal, distance)

@@ -190,7 +190,8 @@ def sample_flights(
         chosen = np.concatenate([chosen, goal[fits]])
         lengths = np.concatenate([lengths, length[fits]])
         tried += batch
-        rules.check_share(len(starts), tried)
+        if len(starts) < num_episodes:
+            rules.check_share(len(starts), tried)
     heading = rng.uniform(-np.pi, np.pi, num_episodes).astype(np.float32)
     kept = slice(num_episodes)
     return point_set(starts[kept], heading, goals, chosen[kept, None], lengths[kept, None])

@@ -264,7 +264,7 @@ class Task(Component, Protocol):
             measures of success, by tours of several goals, and by the shortest-path follower.
         sampler: The kind of episodes. The default samples PointNav's for scenes that come without any; others replace
             those that come with a scene. See ``gym_batchnav.episodes.samplers.EpisodeSampler`` for how to write your
-            own, which also reads no file.
+            own, which reads no file.
         has_goal: Whether agents are to go to the goals of their episodes, as the shortest-path follower does.
     """
 

@@ -63,7 +63,7 @@ class PointNav(GoalTask):
         goal_sensor: The sensor of the goal: ``PointGoal()``, relative to the agent's pose, or ``StaticPointGoal()``,
             the goal as seen from the start. ``sensors=(GPS(), Compass())`` of the environment adds the pose.
         sampler: The kind of episodes, such as ``PointEpisodes(max_distance=3)`` of ``gym_batchnav.episodes.samplers``
-            for near goals. Any but the default replaces the episodes that come with a scene, and reads no file.
+            for near goals. Other distances replace the episodes that come with a scene, and read no file.
     """
 
     success_distance: float = 0.2
@@ -71,11 +71,18 @@ class PointNav(GoalTask):
     step_reward: float = -0.01
     spl_reward: bool = False
     goal_sensor: Sensor = field(default=PointGoal())
-    sampler: EpisodeSampler = field(default=_POINTS)
+    sampler: EpisodeSampler = field(default=_POINTS, repr=False)
+
+    def __init_subclass__(cls) -> None:
+        super(PointNav, cls).__init_subclass__()  # slots=True makes another class
+        own = cls.__dict__.get("sampler")
+        if isinstance(own, property):  # as in other tasks; the field's value is not kept
+            cls.sampler = own.setter(lambda self, value: None)  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
-        constant = type(self).sampler
-        if constant is not PointNav.sampler and self.sampler is _POINTS:  # that of a subclass, as in other tasks
+        constant: object = type(self).sampler
+        own = constant is not PointNav.sampler and not isinstance(constant, property)
+        if own and self.sampler is _POINTS:  # the constant of a subclass, as in other tasks
             object.__setattr__(self, "sampler", constant)
         GoalTask.__post_init__(self)
         check_flags(spl_reward=self.spl_reward)

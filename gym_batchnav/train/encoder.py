@@ -136,8 +136,8 @@ def color_code(pictures: Tensor) -> Tensor:
     count, height, width, _ = pictures.shape
     red, green, blue = pictures.unbind(-1)
     # Whole rows and no copies: such passes over memory are most of the time.
-    rows = pictures.reshape(count, height, -1) * (1 / 255)
-    rows -= rows.reshape(count, -1, 3).mean(1).repeat(1, width)[:, None]
+    rows = pictures.reshape(count, height, 3 * width) * (1 / 255)
+    rows -= rows.reshape(count, height * width, 3).mean(1).repeat(1, width)[:, None]
     rows *= rows.flatten(1).square().mean(1).add(LEAST_VARIANCE).rsqrt()[:, None, None]
     coded = rows.new_empty(count, height, width, 4)
     coded[..., :3] = rows.reshape(count, height, width, 3)

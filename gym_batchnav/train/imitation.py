@@ -85,7 +85,7 @@ class PolicyTeacher:
         """Return the probabilities [N, 4] of actions, and write the features of its images into the observation."""
         stride = self._stride
         seen = {
-            name: values[:, ::stride, ::stride] if name in self._about.sensors else values
+            name: values[:, ::stride, ::stride] if values.ndim == 4 else values  # images [N, H, W, C]
             for name, values in observation.items()
         }
         features = self.policy.features({name: values[None] for name, values in seen.items()})

@@ -351,7 +351,7 @@ def make_policy(kind: str, space: gymnasium.spaces.Dict, hidden: Sequence[str] =
     Args:
         kind: ``"paper"`` (SE-ResNet9 and a two-layer LSTM of 512), ``"narrow"`` (SE-ResNet9 a quarter as wide, for
             CPUs, of recoded images (see PictureChannels), and a GRU of 512), ``"compact"`` (three convolutions of
-            recoded images, which the first one divides into about 8 x 8 patches, and a GRU of 512), ``"small"`` (three
+            recoded images, the first of RGB with about 8 x 8 patches, and a GRU of 512), ``"small"`` (three
             convolutions and a GRU of 256), ``"scan"`` (a hidden layer for each range finder and a GRU of 256, without
             images), ``"blind"`` (a GRU of 256, no images) or ``"ddppo-resnet50"`` (the network of Habitat's DD-PPO:
             ResNet50 and a two-layer LSTM of 512).
@@ -382,7 +382,7 @@ def make_policy(kind: str, space: gymnasium.spaces.Dict, hidden: Sequence[str] =
     if kind == "small":
         return Policy(SmallEncoder(sensors, height, width), sees_goal, "gru", 256, **common)
     if kind == "compact":
-        patch = max(PATCH, min(height, width) // 8)
+        patch = max(PATCH, min(height, width) // 8) if "rgb" in sensors else PATCH
         convolutions = SmallEncoder(sensors, height, width, 256, (32, 64, 128), recodes=True, patch=patch)
         return Policy(convolutions, sees_goal, "gru", 512, logs_goal=True, **common)
     if kind == "narrow":

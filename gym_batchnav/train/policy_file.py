@@ -64,7 +64,7 @@ def load_policy(path: str | Path) -> tuple[Policy, PolicyAbout]:
             policy = make_policy(about.kind, about.observation_space())
         expected = {name: (one.shape, one.dtype) for name, one in policy.state_dict().items()}
         if {name: (one.shape, one.dtype) for name, one in weights.items()} != expected:
-            raise ValueError(f"its weights are not those of a {about.kind!r} policy with these sensors")
+            raise ValueError(f"its weights are not those of a {about.kind!r} policy with these sensors in this version")
         policy.load_state_dict(weights, assign=True)
     except (SafetensorError, KeyError, TypeError, AttributeError, ValueError, OverflowError, RecursionError) as error:
         reason = str(error)[:MAX_REASON]  # it may quote long texts of the file

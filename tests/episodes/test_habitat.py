@@ -189,6 +189,7 @@ def test_what_is_not_a_file_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"none\.json: the file does not exist: pass the path"):
         state_of_files(tmp_path / "none.json")
     (tmp_path / "scores.json").write_text('{"episodes": 3}')
+    (tmp_path / "gone.json").symlink_to(tmp_path / "annexed.json")
     with pytest.raises(ValueError, match="it is a folder: pass a"):
         state_of_files(tmp_path)
     (tmp_path / "content").mkdir()

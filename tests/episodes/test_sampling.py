@@ -67,7 +67,7 @@ def test_wrong_rules_and_distances_beyond_any_path_are_refused_without_sampling(
 
 def test_distances_that_almost_no_pair_has_are_refused_before_all_episodes_are_found(navmesh):
     rules = SamplingRules(max_distance=1.0005, straight_ratio=1.0)
-    with pytest.raises(ValueError, match=r"[1-9] of 1\d\d,... pairs of points lie 1 to 1\.0005 m apart on one floor"):
+    with pytest.raises(ValueError, match=r"[0-9] of \d\d\d,... pairs of points lie 1 to 1\.0005 m apart"):
         sample_episodes(navmesh, 1000, np.random.default_rng(0), rules)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from gym_batchnav.env.config import Episodes
 from gym_batchnav.episodes.objects import ViewRules
-from gym_batchnav.episodes.samplers import ObjectEpisodes, TourEpisodes
+from gym_batchnav.episodes.samplers import ObjectEpisodes, PointEpisodes, TourEpisodes
 from gym_batchnav.mapping.sensors import MapPath
 from gym_batchnav.task.explore import AreaSeen, CellsVisited, Coverage, DistanceFromStart, Explore, Flee
 from gym_batchnav.task.imagenav import ImageGoal, ImageNav, InstanceImageGoal, InstanceImageNav
@@ -67,3 +67,14 @@ def test_numpy_numbers_are_accepted():
     assert MapPath(num_cells=np.int64(16)) == MapPath(num_cells=16)
     assert Episodes.of(np.int64(5)) == Episodes(count=5)
     assert json.dumps(Episodes(seed=np.uint8(3)).seed) == "3"  # JSON takes it to other processes
+
+
+def test_a_subclass_of_pointnav_may_compute_its_sampler():
+    class Near(PointNav):
+        farthest = 3.0
+
+        @property
+        def sampler(self):
+            return PointEpisodes(max_distance=self.farthest)
+
+    assert Near(step_reward=0).sampler == PointEpisodes(max_distance=3)
