@@ -70,11 +70,8 @@ class PolicyTeacher:
                 "teacher_sensors="
             )
         own, camera = self._about.camera, env.cameras.rig.first
-        self._stride = max(camera.width // own.width, 1)
-        if self._about.sensors and (camera.width, camera.height) != (
-            own.width * self._stride,
-            own.height * self._stride,
-        ):
+        stride = self._stride = max(camera.width // own.width, 1)
+        if self._about.sensors and (camera.width, camera.height) != (own.width * stride, own.height * stride):
             raise ValueError(
                 f"the teacher sees {own.width} x {own.height} pixels, the camera of the environment has {camera.width} "
                 f"x {camera.height}: pass a camera of that size, or of a multiple of it"

@@ -214,5 +214,8 @@ def test_recorded_keywords_come_back_and_name_no_other_classes():
 
 
 def test_a_keyword_replaces_a_recorded_one_that_cannot_be_restored():
-    recorded = {"episodes": {"type": "Episodes", "file": "gone.json.gz"}, "renderer": "embree"}
-    minari_export.make_recorded("PointNav", recorded, scenes="apartment_1", episodes=2).close()
+    recorded = {"episodes": {"type": "Episodes", "file": "gone.json.gz"}, "sensors": ["rgb"], "renderer": "embree"}
+    given = {"scenes": "apartment_1", "episodes": 2, "sensors": ["depth"]}
+    env = minari_export.make_recorded("PointNav", recorded, **given)
+    assert {"depth"} == env.observation_space.spaces.keys() - {"pointgoal_with_gps_compass"}
+    env.close()

@@ -15,3 +15,9 @@ def one_thread():
     torch.set_num_threads(1), numba.set_num_threads(1)
     yield
     torch.set_num_threads(before[0]), numba.set_num_threads(before[1])
+
+
+@pytest.fixture(autouse=True)
+def one_seed():
+    """Begin every test with the same generator of torch, whatever ran before in the process."""
+    pytest.importorskip("torch", reason="torch is not installed").manual_seed(0)
