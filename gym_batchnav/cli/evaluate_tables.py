@@ -30,7 +30,9 @@ def tables(found: Mapping[str, Any], policy: str) -> Iterator[Table]:
     counts = f"{counted(found['episodes'], 'episode')} in {counted(len(found['scenes']), 'scene')}"
     yield _of_agents(found, f"{policy}: {counts}, 95% intervals")
     yield _of_statistics(found)
-    yield _by_distance(found)
+    yield _by_group(found, "distance", "geodesic distance from start to goal")
+    if "by_category" in found:
+        yield _by_group(found, "category", "category of the goal")
 
 
 def print_tables(tables: Iterable[Table], console: Console) -> None:
@@ -87,15 +89,13 @@ def _of_statistics(found: Mapping[str, Any]) -> Table:
     return table
 
 
-def _by_distance(found: Mapping[str, Any]) -> Table:
-    """Return the policy's and the other agents' main measure by distance."""
-    rows = found["by_distance"]
-    names = list(rows)
-    title = f"{measure_in_words(found['measure'])} by geodesic distance from start to goal"
-    table = _table(title, "distance", ["episodes", *names])
-    for number, row in enumerate(rows[names[0]]):
-        cells = [_cell(rows[name][number], found["measure"]) for name in names]
-        table.add_row(row["distance"], f"{row['episodes']:,}", *cells)
+def _by_group(found: Mapping[str, Any], group: str, meaning: str) -> Table:
+    """Return the main measure of all agents in each group of episodes: by "distance" or "category"."""
+    by_agent = found[f"by_{group}"]
+    measure = found["measure"]
+    table = _table(f"{measure_in_words(measure)} by {meaning}", group, ["episodes", *by_agent])
+    for rows in zip(*by_agent.values(), strict=True):
+        table.add_row(escape(rows[0][group]), f"{rows[0]['episodes']:,}", *(_cell(row, measure) for row in rows))
     return table
 
 

@@ -318,7 +318,7 @@ def test_anybodys_agent_is_evaluated_by_name(scenes, tmp_path, monkeypatch, with
     assert (tmp_path / "joint" / "scores.json").read_bytes() == (tmp_path / "report" / "scores.json").read_bytes()
 
 
-def test_results_have_a_table_by_category_of_goals(tmp_path, monkeypatch, without_pictures):
+def test_results_and_tables_are_by_category_of_goals(tmp_path, monkeypatch, without_pictures, capsys):
     save_glb(furnished(), tmp_path / "home.glb")
     (tmp_path / "agents_of_objects.py").write_text(
         "from gym_batchnav import ObjectNav\nfrom gym_batchnav.evaluation.agents import ObjectOracleAgent\n\n"
@@ -331,6 +331,8 @@ def test_results_have_a_table_by_category_of_goals(tmp_path, monkeypatch, withou
     assert [row["category"] for row in found["policy"]] == ["crate", "table"]
     assert sum(row["episodes"] for row in found["random"]) == 9
     assert all(row["success"] == 1 for row in found["policy"])
+    table = capsys.readouterr().out.partition("SPL by category of the goal")[2]
+    assert [line.split()[0] for line in table.splitlines() if line[:1].isalpha()][:3] == ["category", "crate", "table"]
 
 
 DRIVER = """
