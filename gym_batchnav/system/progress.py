@@ -25,7 +25,7 @@ Done = Callable[..., None]  # to be called after each piece of work, or with the
 def report_stage(words: str) -> None:
     """Say what is being done now, in all progress that is shown, for example "attic: textures"; any thread may call it.
 
-    A progress shows the last stage that was reported after it began.
+    A progress shows the last stage that was reported since it began or a piece of its work was done.
     """
     _stages[:] = [words]
 
@@ -83,10 +83,14 @@ def _bar(what: str, total: int, console: Console) -> Iterator[Done]:
         while not ended.wait(_REFRESH):
             bar.update(task, description=what + _stage_in_brackets())
 
+    def advance(pieces: int = 1) -> None:
+        _stages.clear()
+        bar.advance(task, pieces)
+
     follower = threading.Thread(target=follow_stages, name="progress", daemon=True)
     follower.start()
     try:
-        yield lambda pieces=1: bar.advance(task, pieces)
+        yield advance
     finally:
         ended.set()
         follower.join()
@@ -109,10 +113,14 @@ def _lines(what: str, total: int) -> Iterator[Done]:
             print(f"{what}: {share}", file=sys.stderr, flush=True)
             pause = INTERVAL
 
+    def advance(pieces: int = 1) -> None:
+        _stages.clear()
+        done.append(pieces)
+
     reporter = threading.Thread(target=report, name="progress", daemon=True)
     reporter.start()
     try:
-        yield lambda pieces=1: done.append(pieces)
+        yield advance
     finally:
         ended.set()
         reporter.join()

@@ -111,6 +111,8 @@ def test_lines_tell_the_stage_that_was_reported_last(quick, said):
         thread.start()
         thread.join()
         assert said(r"Reading: 1 of 2 after \d+ s \(attic: textures\)")
+        done()  # a piece after the stage, which is over
+        assert said(r"Reading: 2 of 2 after \d+ s")
     with progress.late_progress("Waiting", total=1):
         lines = said(r"Waiting: 0 of 1 after \d+ s")
     assert lines and "roof" not in "".join(lines)
