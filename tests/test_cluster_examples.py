@@ -98,7 +98,8 @@ def test_the_help_of_shards_counts_like_the_array():
             "collect": commands["collect"].commands["run"],
         }.items()
     }
-    assert "In a Slurm array 1-8: $SLURM_ARRAY_TASK_ID/8;" in helps["collect"]
+    text = commands["collect"].commands["run"].help
+    assert "In a Slurm array 1-8, the part is --shard $SLURM_ARRAY_TASK_ID/8;" in text
     assert not any("SLURM_ARRAY_TASK_ID +" in text for text in helps.values())
 
 

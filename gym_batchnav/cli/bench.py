@@ -49,7 +49,7 @@ def bench(
     seconds: Annotated[float, typer.Option(help="Duration after warm-up, in seconds.", min=0.1)] = 5.0,
     renderer: Annotated[str, typer.Option(help="auto, warp, opengl or embree.")] = "auto",
     sensors: Annotated[
-        str, typer.Option(help="Any of depth,rgb,semantic,normals,points, separated by commas.")
+        str, typer.Option(help="Any of depth, rgb, semantic, normals, points, separated by commas.")
     ] = "depth",
     resolution: Annotated[str, typer.Option(help="Pixels: 64 for square images, 128x72 for width by height.")] = "64",
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,

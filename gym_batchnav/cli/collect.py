@@ -37,7 +37,9 @@ def run(
     ] = "follower",
     sample: Annotated[bool, typer.Option("--sample", help="Sample the actions of a policy file.")] = False,
     to: Annotated[str, typer.Option(help="zarr or webdataset; collect export converts to others.")] = "zarr",
-    sensors: Annotated[str, typer.Option(help="Separated by commas: rgb,depth,semantic,normals,points.")] = "rgb,depth",
+    sensors: Annotated[
+        str, typer.Option(help="Any of rgb, depth, semantic, normals, points, separated by commas.")
+    ] = "rgb,depth",
     size: Annotated[
         int | None,
         typer.Option(help="Width and height of images in pixels (default: the policy's, the protocol's or 64).", min=1),
@@ -53,15 +55,7 @@ def run(
         int, typer.Option(help="Number of episodes per scene, beginning with its first.", min=1)
     ] = 100,
     num_envs: Annotated[int, typer.Option(help="Number of environments; the data do not depend on it.", min=1)] = 64,
-    shard: Annotated[
-        str | None,
-        typer.Option(
-            metavar="i/n",
-            help="Collect part i of n, i from 1 to n. In a Slurm array 1-8: $SLURM_ARRAY_TASK_ID/8; in an indexed job "
-            "of Kubernetes, which counts from 0: $((JOB_COMPLETION_INDEX + 1))/8. Environment variables are not "
-            "read automatically.",
-        ),
-    ] = None,
+    shard: Annotated[str | None, typer.Option(help="Collect part i of n, i from 1 to n.", metavar="i/n")] = None,
     seed: Annotated[int, typer.Option(help="Seed of noise and random actions.", min=0, max=2**32 - 1)] = 0,
     renderer: Annotated[str, typer.Option(help="auto, warp, opengl or embree.")] = "auto",
     ray: RayAddress = None,
@@ -72,6 +66,9 @@ def run(
     run. Episodes depend on --seed, their scene and their number alone. Parts (--shard) may share --out, where the part
     that ends last makes the dataset, or have separate folders, which are joined by
     gym-batchnav collect check FOLDER... --merge OUT
+
+    In a Slurm array 1-8, the part is --shard $SLURM_ARRAY_TASK_ID/8; in an indexed job of Kubernetes, which counts from
+    0, it is --shard $((JOB_COMPLETION_INDEX + 1))/8. Environment variables are not read automatically.
 
     With --ray, all nodes of a Ray cluster collect; they must share --out, and the files of scenes and policies.
 

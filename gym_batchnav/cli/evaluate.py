@@ -115,7 +115,7 @@ def evaluate(
         else:
             asked = Asked(
                 policies=tuple(policy or ()), scenes=tuple(scenes or ()), num_envs=num_envs,
-                episodes=int(episodes) if episodes is not None and str(episodes).isdecimal() else episodes,
+                episodes=int(episodes) if episodes is not None and str(episodes).lstrip("-").isdecimal() else episodes,
                 renderer=renderer, sample=sample, protocol=protocol, **named,
             )  # fmt: skip
             comparison = make_comparison(asked, _load, _note(console))

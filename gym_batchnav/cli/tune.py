@@ -22,7 +22,7 @@ def tune(
     scenes: Annotated[
         list[str] | None, typer.Option(help="File, folder, pattern or name; repeatable (default: apartments).")
     ] = None,
-    sensors: Annotated[str, typer.Option(help="Any of depth,rgb,semantic, separated by commas.")] = "depth",
+    sensors: Annotated[str, typer.Option(help="Any of depth, rgb, semantic, separated by commas.")] = "depth",
     resolution: Annotated[
         list[str] | None, typer.Option(help="Pixels, such as 64 or 128x72; repeat it to compare (default: 64).")
     ] = None,

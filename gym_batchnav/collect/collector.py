@@ -418,8 +418,8 @@ def _agreed(root: Path, info: DatasetInfo) -> DatasetInfo:
     if counts[0] != counts[1] and counts[0] % info.episodes_per_shard:
         raise ValueError(
             f"episodes_per_scene={info.episodes_per_scene}, but out='{root}' has {found.episodes_per_scene}, and the "
-            f"smaller does not fill shards of {info.episodes_per_shard}: name another folder, or pass a multiple of "
-            f"{info.episodes_per_shard} up to {found.episodes_per_scene}"
+            f"smaller does not fill shards of {info.episodes_per_shard}: pass {found.episodes_per_scene}, or name "
+            "another folder"
         )
     scenes = tuple(dict.fromkeys((*found.scenes, *info.scenes)))
     return replace(found, scenes=scenes, episodes_per_scene=counts[1])

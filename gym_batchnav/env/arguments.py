@@ -41,7 +41,7 @@ def indices_of(indices: Any, num_envs: int) -> np.ndarray:
     """Return indices of environments as int64 [M]; ValueError for one that is not from 0 to N - 1."""
     indices = np.asarray(indices)
     if indices.ndim != 1 or (indices.size and indices.dtype.kind not in "iu"):
-        raise ValueError(f"indices are {indices.dtype} {indices.shape}: pass a list of integers")
+        raise ValueError(f"indices are {indices.dtype} {indices.shape}: pass integers (M,)")
     wrong = (indices < 0) | (indices >= num_envs)
     if wrong.any():
         raise ValueError(f"environment {indices[wrong][0]}: there are environments 0 to {num_envs - 1}")

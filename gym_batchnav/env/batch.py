@@ -250,9 +250,9 @@ class BatchNavEnv(VectorEnv):
 
     def recv(self) -> tuple[Observation, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Run the second half of ``step``: wait for the images. Return the results of ``step``."""
+        self.check_open("recv")
         if not self.stepper.in_flight:
             raise RuntimeError("recv() without send(): no step is in progress: call send(actions) first")
-        self.check_open("step")
         return self.stepper.recv()
 
     def render(self) -> tuple[np.ndarray, ...] | None:
@@ -322,7 +322,7 @@ class BatchNavEnv(VectorEnv):
         check_counts(size=size)
         indices = np.arange(self.num_envs) if indices is None else indices_of(indices, self.num_envs)
         if camera is not None:
-            check_choice("camera", camera, tuple(self.cameras.rig.cameras))
+            check_choice("camera", camera, (None, *filter(None, self.cameras.rig.cameras)))
         shown = self.cameras.rig.first if camera is None else self.cameras.rig.cameras[camera]
         return self.cameras.pictures(self.agents, indices, replace(shown, width=size, height=size))
 

@@ -195,6 +195,7 @@ class Episodes:
         if isinstance(episodes, Episodes):
             return episodes
         if isinstance(episodes, (int, np.integer)):
+            check_counts(episodes=episodes)
             return cls(count=episodes)
         return cls(episodes)
 
@@ -555,7 +556,8 @@ def _remedy(name: str, known: Set[str]) -> str:
     if name in parts:
         return f": pass {parts[name]}"
     close = get_close_matches(name, {*known, *parts}, 1)
-    return f": did you mean {parts.get(close[0], close[0])}?" if close else ""
+    known_ones = "the keywords are the fields of EnvConfig in gym_batchnav.env.config"
+    return f": did you mean {parts.get(close[0], close[0])}?" if close else f": {known_ones}"
 
 
 def check_picture_camera(camera: Camera) -> None:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gym_batchnav.episodes.episode_set import EpisodeSet, episode_set
-from gym_batchnav.system.storage import make_folder, replace_path, write_atomically
+from gym_batchnav.system.storage import LFS_POINTER, check_content, make_folder, replace_path, write_atomically
 
 ENDINGS = (".json", ".json.gz")
 MAX_BYTES = 2**27  # per file
@@ -373,6 +373,11 @@ def check_file(path: Path, name: str = "") -> None:
         raise FileNotFoundError(f"{name}: the file does not exist: pass the path of a .json or .json.gz")
     if not path.is_file():
         raise ValueError(f"{name}: it is not a regular file: pass a .json or .json.gz")
+    with path.open("rb") as file:
+        try:
+            check_content(file.read(len(LFS_POINTER)))
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from None
 
 
 def _has_episodes(path: Path) -> bool:

@@ -68,7 +68,7 @@ def generate_scene(
             seed, area=area, storeys=storeys, closed_doors=closed_doors, triangles=triangles, name=name
         )
     elif kind != "mixed" and (storeys not in (None, 1) or closed_doors):
-        raise ValueError(f"kind={kind!r}: only homes have several storeys and closed doors: leave these options out")
+        raise ValueError(f"kind={kind!r}: only homes have storeys= and closed_doors=: leave them out")
     else:
         scene = generate_building(seed, chosen, area=area, triangles=triangles, name=name)
     if random_materials:

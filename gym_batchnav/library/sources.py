@@ -329,7 +329,7 @@ def scene_sources(
     if isinstance(spec, (list, tuple)) and spec and all(isinstance(part, SceneSource) for part in spec):
         return list(spec)
     parts = [spec] if isinstance(spec, (str, Path, Scene)) else spec
-    if not isinstance(parts, Iterable):
+    if not isinstance(parts, Iterable) or isinstance(parts, (bytes, Mapping)):
         raise ValueError(f"scenes={spec!r}: pass a name, a path, a Scene, or a list of these")
     shipped = shipped_scenes()
     found = [recipe for part in parts for recipe in _named(part, shipped)]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from gym_batchnav.navmesh.record import MAX_POINTS, NavMeshData, NavMeshSettings, label_islands
-from gym_batchnav.system.storage import write_atomically
+from gym_batchnav.system.storage import check_content, write_atomically
 
 SET_MAGIC = 0x4D534554
 TILE_MAGIC = 0x444E4156
@@ -94,6 +94,7 @@ def read_navmesh(path: str | os.PathLike[str]) -> NavMeshData:
         if len(data) > MAX_FILE_BYTES:
             size = f"it has more than {MAX_FILE_BYTES:,} bytes"
             raise ValueError(f"{size}: build with a larger cell_size or split the scene")
+        check_content(data)
         return _mesh_of(*_parse(data))
     except ValueError as error:
         raise ValueError(f"navmesh file '{path}' cannot be used ({error}): build or copy it again") from None

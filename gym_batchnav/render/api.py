@@ -249,6 +249,8 @@ def check_device(device: str, renderer: str) -> None:
     if device not in DEVICES:
         raise ValueError(f"obs_device={device!r}: choose one of {', '.join(map(repr, DEVICES))}")
     if device == "cpu":
+        if renderer == "warp" and has_warp_gpu() is None:
+            raise RuntimeError(f"renderer='warp' needs the package warp-lang: {INSTALL_WARP}")
         return
     if renderer not in ("auto", "warp"):
         raise ValueError(

@@ -189,7 +189,8 @@ class SceneBuilder:
             ValueError: If there is no triangle.
         """
         if not self._placed:
-            raise ValueError("it has no triangles: export its meshes as triangles")
+            reason = "has triangles, but no finite one" if self._num_dropped else "has no triangles"
+            raise ValueError(f"it {reason}: export its meshes as triangles")
         vertices = np.empty((sum(len(part.vertices) for part, _, _ in self._placed), 3))
         triangles = np.empty((sum(len(part.triangles) for part, _, _ in self._placed), 3), np.int32)
         start = first = 0

@@ -25,7 +25,7 @@ from gym_batchnav.scene.simplify import simplify_scene, with_source
 from gym_batchnav.scene.textures import AUTO, check_texture_size
 from gym_batchnav.system.numbers import check_choice, check_counts, is_number
 from gym_batchnav.system.progress import report_stage
-from gym_batchnav.system.storage import LFS_POINTER
+from gym_batchnav.system.storage import check_content
 
 __all__ = ["SUFFIXES", "SceneError", "SceneNotFoundError", "check_load_options", "load_scene"]
 
@@ -103,7 +103,7 @@ def load_scene(
     path = Path(path)
     check_choice("up", up, ("auto", "y", "z"))
     if scale != "auto" and not (is_number(scale) and scale > 0):
-        raise ValueError(f"scale={scale!r}: pass the metres per unit of the file, or 'auto'")
+        raise ValueError(f"scale={scale!r}: pass the metres per unit of the file, a positive number, or leave it out")
     check_load_options(texture_size, max_triangles)
     suffix = path.suffix.lower()
     if path.is_dir():
@@ -117,10 +117,7 @@ def load_scene(
     files = model_files(path) if suffix == MJCF_SUFFIX else SceneFiles(path)
     report_stage(f"{path.name}: reading")
     with naming(path, "re-export it"):
-        if not files.main(_MAX_BYTES.get(suffix, MAX_FILE_BYTES)):
-            raise ValueError("it is empty: copy or download it again")
-        if files.main().startswith(LFS_POINTER):
-            raise ValueError("it is a pointer of Git LFS instead of the file: run git lfs pull")
+        check_content(files.main(_MAX_BYTES.get(suffix, MAX_FILE_BYTES)))
         builder = SceneBuilder(files, texture_size)
         loaded = _load(files, builder, suffix, name or path.stem, up, scale, scene, semantics)
         if max_triangles is not None and len(loaded.triangles) > max_triangles:

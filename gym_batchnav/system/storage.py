@@ -34,6 +34,14 @@ def check_destination(path: Path) -> None:
         raise PermissionError(f"cannot write '{path}': its folder is not writable: name a file in another folder")
 
 
+def check_content(data: bytes) -> None:
+    """Raise ValueError, with the remedy, if a file has no bytes or only those of a pointer of Git LFS."""
+    if not data:
+        raise ValueError("it is empty: copy or download it again")
+    if data.startswith(LFS_POINTER):
+        raise ValueError("it is a pointer of Git LFS instead of the file: run git lfs pull")
+
+
 def make_folder(path: Path) -> None:
     """Create a folder for files unless it exists; OSError if it cannot be created or is not writable."""
     try:

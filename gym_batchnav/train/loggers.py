@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from gym_batchnav.system.extras import needs_extra
+from gym_batchnav.system.extras import MissingExtraError, install_command, needs_extra
 from gym_batchnav.system.numbers import check_choice
 from gym_batchnav.system.storage import write_atomically
 
@@ -17,6 +17,7 @@ TENSORBOARD = "tensorboard"
 WANDB = "wandb"
 JSONL = "jsonl"
 LOGGERS = (TENSORBOARD, WANDB, JSONL)
+_EXTRAS = {TENSORBOARD: "train", WANDB: "wandb"}  # by the module of a logger
 
 
 class TensorBoardLogger:
@@ -59,6 +60,16 @@ class WandbLogger:
 
 
 Logger: TypeAlias = TensorBoardLogger | WandbLogger
+
+
+def check_loggers(names: Sequence[str]) -> None:
+    """Raise ValueError for a logger that is unknown, and MissingExtraError for one that is not installed."""
+    for name in names:
+        check_choice("logger", name, LOGGERS)
+        if name in _EXTRAS and find_spec(name) is None:
+            raise MissingExtraError(
+                f"logger={name!r} needs the extra [{_EXTRAS[name]}]: {install_command(_EXTRAS[name])}"
+            )
 
 
 def make_loggers(names: Sequence[str] | None, out: Path, settings: Mapping[str, Any], frames: int) -> list[Logger]:

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from gym_batchnav.env.batch import BatchNavEnv
+from gym_batchnav.env.config import EnvConfig
+from gym_batchnav.mapping.sensors import MapPath
 from gym_batchnav.system.numbers import (
     check_between,
     check_choice,
@@ -21,7 +23,7 @@ from gym_batchnav.system.numbers import (
     check_whole,
 )
 from gym_batchnav.train.distributed import Workers
-from gym_batchnav.train.imitation import check_teacher, expert_share, imitation_loss
+from gym_batchnav.train.imitation import MAPPER, check_teacher, expert_share, imitation_loss
 from gym_batchnav.train.lamb import EPSILON, Lamb, decay_groups, lamb_groups, learning_rate, scaled_learning_rate
 from gym_batchnav.train.policy import DEPTH, GOAL, TEACHER_FEATURES, Policy
 from gym_batchnav.train.rollout import Collector, Rollout
@@ -117,6 +119,21 @@ class Iteration:
     episodes: dict[str, np.ndarray]  # [M] by measure, for the episodes of this worker that ended
 
 
+def check_batch(batch: BatchNavEnv | EnvConfig, config: PPOConfig) -> None:
+    """Raise ValueError unless hyper-parameters suit a batch, or its keywords."""
+    sensors = batch.components.sensors
+    if batch.num_envs < config.num_minibatches:
+        raise ValueError(f"num_minibatches={config.num_minibatches}: pass at most num_envs={batch.num_envs}")
+    if config.imitation_share > 0 and GOAL not in sensors:
+        raise ValueError(
+            f"imitation_share={config.imitation_share}: the teacher walks to a goal that agents of "
+            f"{type(batch.components.task).__name__} do not observe; pass 0 (--set ppo.imitation_share=0), or "
+            "in Python add PointGoal() to sensors="
+        )
+    if config.imitation_share > 0 and config.teacher == MAPPER and MapPath.name not in sensors:
+        raise ValueError(f"teacher={MAPPER!r} reads {MapPath.name!r}: add it to sensors= or teacher_sensors=")
+
+
 class PPO:
     """Improves a policy in an environment, one rollout at a time.
 
@@ -137,15 +154,8 @@ class PPO:
     def __init__(
         self, env: BatchNavEnv, policy: Policy, config: PPOConfig, seed: int = 0, workers: Workers | None = None
     ) -> None:
+        check_batch(env, config)
         num_envs = env.num_envs
-        if num_envs < config.num_minibatches:
-            raise ValueError(f"num_minibatches={config.num_minibatches}: pass at most num_envs={num_envs}")
-        if config.imitation_share > 0 and GOAL not in env.components.sensors:
-            raise ValueError(
-                f"imitation_share={config.imitation_share}: the teacher walks to a goal that agents of "
-                f"{type(env.task).__name__} do not observe; pass 0 (--set ppo.imitation_share=0), or "
-                "in Python add PointGoal() to sensors="
-            )
         self.policy = policy
         self.config = config
         self.frames = 0

@@ -38,10 +38,10 @@ from gym_batchnav.train.config import CHANGEABLE, FILE, Names, RunConfig, make_c
 from gym_batchnav.train.curve import Row, Sums, append_row, cut_curve, draw_curve, flat_numbers, row_of
 from gym_batchnav.train.distributed import Workers
 from gym_batchnav.train.imitation import expert_share
-from gym_batchnav.train.loggers import Logger, make_loggers
+from gym_batchnav.train.loggers import Logger, check_loggers, make_loggers
 from gym_batchnav.train.policy import Policy, make_policy
 from gym_batchnav.train.policy_file import load_policy, save_policy
-from gym_batchnav.train.ppo import PPO
+from gym_batchnav.train.ppo import PPO, check_batch
 
 LOG_SECONDS = 10.0
 CHECKPOINT_SECONDS = 180.0
@@ -87,6 +87,7 @@ class TrainingRun:
         note: Callable[[str], None] = lambda text: None,
         loggers: Sequence[str] | None = None,
     ) -> None:
+        check_loggers(loggers or ())
         out = Path(out)
         self.out = out
         self.given, self.config = _settings(out, given, resume)
@@ -105,8 +106,9 @@ class TrainingRun:
             begins = state is None and self.config.init is not None
             initial = initial_policy(self.config) if begins else None
             torch.manual_seed(self.config.seed)
-            space = EnvConfig(**self.config.env_keywords()).observation_space
-            policy = make_policy(self.config.policy, space, self.config.teacher_sensors)
+            keywords = EnvConfig(**self.config.env_keywords())
+            check_batch(keywords, self.config.ppo)
+            policy = make_policy(self.config.policy, keywords.observation_space, self.config.teacher_sensors)
             if initial is not None:
                 take_weights(policy, *initial, str(self.config.init))
             elif state is None and self.config.ppo.imitation_share > 0:

@@ -248,6 +248,8 @@ class LoggedBodies(MovingBodies):
 
     def __post_init__(self) -> None:
         check_flags(reactive=self.reactive)
+        if not isinstance(self.log, WorldLog):
+            raise ValueError(f"log={self.log!r}: pass a WorldLog, such as WorldLog.load(path)")
         total = self.log.num_bodies
         if np.ndim(self.without) != 1 or not set(self.without) < set(range(total)):
             raise ValueError(f"without={self.without}: pass numbers of logged bodies, 0 to {total - 1}, but not all")

@@ -237,6 +237,7 @@ def test_what_cannot_be_evaluated_is_refused(files, tmp_path, monkeypatch):
     refused(r"episodes=7: all 2 scenes have the same weight, .* multiple of 2: pass 6 or 8", episodes=7)
     refused("multiple of 2: pass 2$", episodes=1)
     refused("episodes=0: pass a whole number of at least 1", episodes=0)
+    refused("episodes=-3: pass a whole number of at least 1", episodes="-3")
     refused("'val.json': the file does not exist", episodes="val.json")
     refused("'val.json': also pass scenes=", episodes="val.json", scenes=None)
     refused("202 episodes|101 episodes of scene 'apartment_0', which has only 100", episodes=202, num_envs=1)

@@ -117,9 +117,7 @@ def test_a_collection_is_resumed_and_grows(tar_dataset, tmp_path):
     assert (second.num_shards, second.num_found) == (4, 2)
     assert gather(tmp_path, to="webdataset").num_frames == 0
     assert_same_content(tar_dataset, tmp_path)
-    with pytest.raises(
-        ValueError, match=r"not fill shards of 2: name another folder, or pass a multiple of 2 up to 5$"
-    ):
+    with pytest.raises(ValueError, match=r"not fill shards of 2: pass 5, or name another folder$"):
         gather(tmp_path, to="webdataset", episodes_per_scene=8)
 
 
@@ -255,7 +253,7 @@ def test_sampled_episodes_can_be_added_up_to_their_number(tmp_path):
         gather(data, **keywords, episodes_per_scene=6, episodes=4)
     with pytest.raises(ValueError, match=r"episodes.*count.*: 4 instead of 6"):
         gather(data, **keywords, episodes_per_scene=6, episodes=6)
-    with pytest.raises(ValueError, match="count=0"):
+    with pytest.raises(ValueError, match="episodes=0"):
         gather(data, episodes=0)
 
 

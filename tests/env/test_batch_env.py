@@ -392,7 +392,7 @@ class TestWrongUse:
         env.reset(seed=0)
         env.close()
         env.close()
-        for use in (lambda: env.step(np.zeros(2, int)), env.reset, env.pictures):
+        for use in (lambda: env.step(np.zeros(2, int)), env.recv, env.reset, env.pictures):
             with pytest.raises(RuntimeError, match="close"):
                 use()
 
@@ -432,7 +432,7 @@ class TestWrongUse:
             ),
             (lambda: env.set_pose(env.agents.position, np.zeros(3)), r"heading is float64 \(3,\): pass numbers \(4,\)"),
             (lambda: env.pictures([99]), "environment 99: there are environments 0 to 3"),
-            (lambda: env.pictures([0.5]), r"indices are float64 \(1,\): pass a list of integers"),
+            (lambda: env.pictures([0.5]), r"indices are float64 \(1,\): pass integers \(M,\)"),
             (lambda: env.pictures(size=0), "size=0"),
             (lambda: env.scene_name(9), "environment 9: there are environments 0 to 3"),
             (lambda: env.episode_name(-1), "environment -1"),

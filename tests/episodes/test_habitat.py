@@ -150,7 +150,8 @@ def test_a_file_is_read_whatever_its_name_says_about_compression(tmp_path, name,
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"", "not a Habitat episode file"),
+        (b"", "it is empty: copy or download it again"),
+        (b"version https://git-lfs.github.com/spec/v1", "run git lfs pull"),
         (b"\x1f\x8b\x08 broken", "not a Habitat episode file"),
         (gzip.compress(json.dumps({"episodes": [row()] * 50}).encode())[:-40], "not a Habitat episode file"),
         (b"{", "not a Habitat episode file"),

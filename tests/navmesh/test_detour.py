@@ -129,6 +129,12 @@ def test_a_damaged_file_is_refused_or_read_whole(written, place, value):
         assert np.isfinite(mesh.vertices).all()
 
 
+def test_a_pointer_of_git_lfs_is_named(tmp_path):
+    (tmp_path / "a.navmesh").write_bytes(b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a2146")
+    with pytest.raises(ValueError, match="run git lfs pull"):
+        read_navmesh(tmp_path / "a.navmesh")
+
+
 ENTRY = SET_BYTES + SETTINGS_BYTES
 TILE = ENTRY + ENTRY_BYTES
 POLYGON = TILE + TILE_BYTES + 12 * 9  # behind nine vertices

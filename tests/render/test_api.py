@@ -123,6 +123,7 @@ def test_views_that_are_not_rigid_are_refused_by_number(place, value):
         ("tpu", "auto", ValueError, r"obs_device='tpu': choose one of 'cpu', 'cuda'"),
         ("cuda", "embree", ValueError, r"obs_device='cuda': renderer='embree' draws into main memory"),
         ("cuda", "opengl", ValueError, r"obs_device='cuda': renderer='opengl' draws into main memory"),
+        ("cpu", "warp", RuntimeError, r"renderer='warp' needs the package warp-lang: pip install .*\[warp\]"),
         ("cuda", "auto", RuntimeError, r"obs_device='cuda' needs the package warp-lang: pip install .*\[warp\]"),
     ],
 )

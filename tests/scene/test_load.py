@@ -233,6 +233,10 @@ def test_a_missing_buffer_of_a_gltf_is_named(tmp_path):
     (tmp_path / "made.gltf").write_text(json.dumps(document))
     with pytest.raises(SceneError, match=r"made\.gltf.*my data\.bin.*does not exist.*put the file there"):
         load_scene(tmp_path / "made.gltf")
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub/my data.bin").write_bytes(b"version https://git-lfs.github.com/spec/v1".ljust(len(glb.binary)))
+    with pytest.raises(SceneError, match=r"'sub/my data\.bin' is a pointer of Git LFS.* git lfs pull"):
+        load_scene(tmp_path / "made.gltf")
     document["buffers"][0]["uri"] = 5000 * "x"
     (tmp_path / "made.gltf").write_text(json.dumps(document))
     with pytest.raises(SceneError, match=r"too long.*put the file there") as error:
@@ -469,6 +473,7 @@ def test_pictures_that_take_long_or_much_to_decode_are_refused(monkeypatch):
         ("a.fbx", b"Kaydara", "'.fbx' are not supported"),
         ("a.scene_instance.json", b"{}", r"or a Habitat dataset's X\.scene_dataset_config\.json as scenes="),
         ("a.obj", b"hello, world", "no triangles"),
+        ("a.obj", b"v 0 0 0\nv 1 0 0\nv nan 0 1\nf 1 2 3\n", "has triangles, but no finite one"),
         ("a.obj", b"v 0 0\nf 1 1 1\n", "line 1 is .v 0 0.: it has too few coordinates"),
         ("a.obj", b"mtllib ../../a.mtl\nv 0 0 0\nf 1 1 1\n", "not inside its folder"),
         ("a.stl", b"solid nothing", "cannot be read|no triangles"),

@@ -178,6 +178,9 @@ def test_other_files_and_huge_headers_are_refused_at_once(path, tmp_path):
         (tmp_path / "b").write_bytes(data)
         with pytest.raises(ValueError, match="is not a safetensors file: pass a file that gym-batchnav train wrote"):
             load_policy(tmp_path / "b")
+    (tmp_path / "b").write_bytes(b"version https://git-lfs.github.com/spec/v1")
+    with pytest.raises(ValueError, match="run git lfs pull"):
+        load_policy(tmp_path / "b")
     for data in (good[:-9], good[:20], (2**60).to_bytes(8, "little") + good[8:]):
         (tmp_path / "b").write_bytes(data)
         with pytest.raises(ValueError, match="is damaged"):

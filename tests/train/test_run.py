@@ -189,10 +189,23 @@ def test_the_teachers_sensors_are_not_those_of_the_policy(start, tmp_path):
 
 
 class TestRefusals:
-    def test_an_unknown_logger_leaves_no_run(self, start, tmp_path):
+    def test_an_unknown_logger_leaves_no_run(self, start, tmp_path, monkeypatch):
         with pytest.raises(ValueError, match="logger='comet'"):
             start(loggers=["comet"])
-        assert not (tmp_path / "run/run.json").exists()
+        monkeypatch.setattr("gym_batchnav.train.loggers.find_spec", lambda name: None)
+        with pytest.raises(ModuleNotFoundError, match=r"gym-batchnav\[train\]"):
+            start(loggers=["tensorboard"])
+        assert not list(tmp_path.iterdir())
+
+    def test_what_cannot_be_learned_is_refused_before_scenes_load(self, start, monkeypatch):
+        monkeypatch.setattr("gym_batchnav.train.run._warm_env", lambda *_: pytest.fail("scenes were loaded first"))
+        for says, given in (
+            ("num_minibatches=99: pass at most num_envs=", {"ppo.num_minibatches": 99}),
+            ("agents of ObjectNav do not observe", {"task.class": "ObjectNav", "ppo.imitation_share": 0.5}),
+            ("teacher='mapper' reads 'map_path'", {"ppo.teacher": "mapper", "ppo.imitation_share": 0.5}),
+        ):
+            with pytest.raises(ValueError, match=says):
+                start(**given)
 
     def test_without_a_checkpoint_it_begins(self, start):
         start(seed=3)

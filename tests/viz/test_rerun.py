@@ -215,7 +215,7 @@ def test_an_error_keeps_what_was_recorded_and_the_batch_goes_on(tmp_path, make):
         ("run.txt", {}, ValueError, r"ends in \.rrd"),
         ("run.rrd", {"indices": (3,)}, ValueError, "environments 0 to 0"),
         ("run.rrd", {"indices": ()}, ValueError, "at least one environment"),
-        ("run.rrd", {"indices": (0.7,)}, ValueError, "pass a list of integers"),
+        ("run.rrd", {"indices": (0.7,)}, ValueError, "pass integers"),
         ("run.rrd", {"sensors": ("normals",)}, ValueError, "any of rgb, depth, semantic"),
         ("run.rrd", {"size": 0}, ValueError, "size=0"),
         ("no/run.rrd", {}, OSError, "no"),

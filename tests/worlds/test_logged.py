@@ -147,6 +147,8 @@ def test_some_bodies_are_left_out_and_keep_their_looks(make, floor):
     for without in ((3,), (0, 1, 2), 0):
         with pytest.raises(ValueError, match="pass numbers of logged bodies, 0 to 2, but not all"):
             LoggedBodies(log, without=without)
+    with pytest.raises(ValueError, match=r"log='a\.npz': pass a WorldLog"):
+        LoggedBodies("a.npz")
 
 
 @pytest.mark.parametrize("reactive", [False, True])

@@ -29,8 +29,8 @@ AgentSize = Annotated[
     str | None,
     typer.Option(
         "--agent",
-        help="The agent's size and abilities, if different from radius=0.1,height=1.5,climb=0.2,slope=45. climb is the "
-        "highest step; slope is in degrees, all others in metres.",
+        help="The agent's size and abilities, such as radius=0.2,climb=0.1, if different from radius 0.1, height 1.5, "
+        "climb 0.2 (the highest step) in metres and slope 45 in degrees.",
     ),
 ]
 _SETTINGS = {
