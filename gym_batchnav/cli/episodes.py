@@ -54,7 +54,8 @@ def episodes(
     categories: Annotated[
         str,
         typer.Option(
-            help="Categories of objects, separated by commas; retail_chair_b=chair counts objects of another name."
+            help="Categories of objects, separated by commas; retail_chair_b=chair counts objects of another name. "
+            "Synonyms are one category: bookshelf means every shelf."
         ),
     ] = "chair,bed,plant,toilet,tv,sofa",
     num_episodes: Annotated[

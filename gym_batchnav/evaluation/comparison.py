@@ -118,12 +118,13 @@ class Comparison:
                 if check is not None:
                     check(self.env_of(name))
             except ValueError as error:
-                raise ValueError(f"the agent {name!r} cannot act in these episodes: {error}") from error
+                remedy = "" if name in self.policies else "; evaluate it alone, with the same scenes and episodes"
+                raise ValueError(f"the agent {name!r} cannot act in these episodes: {error}{remedy}") from error
 
     def run(self, shard: Part = WHOLE) -> None:
         """Evaluate all agents in a part of the episodes."""
         for name, agent in self.agents.items():
-            with late_progress(f"Episodes of the {name.replace('_', '-')} agent", len(shard.of(self.numbers))) as done:
+            with late_progress(f"Episodes of {name}", len(shard.of(self.numbers))) as done:
                 self.results[name] = evaluate(
                     self.env_of(name), agent, self.episodes_per_scene, shard=shard, seed=self.asked.seed, progress=done
                 )

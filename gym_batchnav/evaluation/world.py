@@ -315,7 +315,7 @@ def check_world(about: PolicyAbout, env: BatchNavEnv) -> None:
             "the environment differs from that of the policy's training: "
             + "; ".join(lines)
             + ". In Python, make it with BatchNavEnv(**about.env_keywords(), ...), with the about of load_policy, or "
-            "allow the mismatch with PolicyAgent(..., allow_mismatch=True)"
+            "allow the mismatch with PolicyAgent(..., allow_mismatch=True) or load_agent(..., allow_mismatch=True)"
         )
 
 

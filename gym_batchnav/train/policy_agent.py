@@ -111,7 +111,9 @@ class PolicyAgent:
         return actions
 
 
-def load_agent(path: str | Path, sample_seed: int | None = None) -> tuple[PolicyAgent, PolicyAbout]:
+def load_agent(
+    path: str | Path, sample_seed: int | None = None, allow_mismatch: bool = False
+) -> tuple[PolicyAgent, PolicyAbout]:
     """Load the agent of a policy file or of a shipped policy's name, see PolicyAgent, and the file's description.
 
     Raises:
@@ -119,4 +121,4 @@ def load_agent(path: str | Path, sample_seed: int | None = None) -> tuple[Policy
         FileNotFoundError: The file does not exist.
     """
     policy, about = load_policy(path)
-    return PolicyAgent(policy, sample_seed, about=about), about
+    return PolicyAgent(policy, sample_seed, about=about, allow_mismatch=allow_mismatch), about

@@ -73,7 +73,8 @@ class AgentViews:
     ) -> None:
         camera = camera or env.cameras.rig.first
         scale = size / max(camera.width, camera.height)
-        width, height = (max(1, round(scale * side)) for side in (camera.width, camera.height))
+        least = max(1, size // 3)  # people see more than the single row of a scan
+        width, height = (max(least, round(scale * side)) for side in (camera.width, camera.height))
         changes = {"normalize_depth": True, "depth_miss": "far", **changes}
         self.camera = replace(camera, width=width, height=height, **changes)
         self._env = env

@@ -73,6 +73,12 @@ def test_a_policy_acts_on_what_the_wrapped_batch_gives(make):
     assert list(recording.pictures) == ["depth", "rgb"] and recording.view(0, 1).shape == (24, 48, 3)
 
 
+def test_people_see_more_of_a_scan_than_its_row(make):
+    env = make(sensors=("depth",), camera=Camera(64, 1))
+    recording = viz.record_episodes(env, lambda observation: np.zeros(3, np.int64), size=24, seed=0)
+    assert recording.view(0, 0).shape == (8, 24, 3)
+
+
 def test_what_cannot_be_recorded_is_refused_with_a_remedy(make):
     with pytest.raises(ValueError, match="autoreset_mode='next_step' or 'disabled'"):
         viz.record_episodes(make(autoreset_mode="same_step"))
