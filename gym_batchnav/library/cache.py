@@ -60,7 +60,7 @@ class DiskCache:
         if max_bytes < 1:
             raise ValueError(f"max_bytes={max_bytes}: pass a positive number of bytes")
         chosen = directory or os.environ.get("GYM_BATCHNAV_CACHE") or platformdirs.user_cache_dir("gym_batchnav")
-        self.directory = Path(chosen)
+        self.directory = Path(os.path.expanduser(chosen))
         self.max_bytes = max_bytes
         self._unmeasured = max_bytes  # bytes stored since the folder was measured; at first all of it is unknown
         self._warned = False

@@ -182,6 +182,7 @@ def test_the_environment_names_the_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("GYM_BATCHNAV_CACHE", str(tmp_path / "mine"))
     assert DiskCache().directory == tmp_path / "mine"
     assert DiskCache(tmp_path / "given").directory == tmp_path / "given"
+    assert str(DiskCache("~/mine").directory) == os.path.expanduser("~/mine")
     monkeypatch.delenv("GYM_BATCHNAV_CACHE")
     assert "gym_batchnav" in str(DiskCache().directory)
 
