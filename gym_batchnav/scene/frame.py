@@ -68,7 +68,9 @@ def place(
         ValueError: If coordinates exceed the range of float32.
     """
     if stated is not None:
-        files.warnings.append(f"Up and scale come from '{stated.up}': pass up= and scale= to override them")
+        taken = [name for name, given in (("up", up), ("scale", scale)) if given == "auto"]
+        options = " and ".join(f"{name}=" for name in taken)
+        files.warnings.append(f"Taken from '{stated.up}': {' and '.join(taken)}; pass {options} to override")
     with np.errstate(over="ignore", invalid="ignore"):  # overflows are detected below
         suffix = files.path.suffix.lower()
         if up == "auto" and stated is not None:

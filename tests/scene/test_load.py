@@ -841,6 +841,8 @@ def test_a_stage_configuration_says_which_way_is_up(tmp_path):
     np.testing.assert_array_equal(scene.vertices, SQUARE[:, [0, 2, 1]] * [1, 1, -3])
     explicit = load_scene(tmp_path / "made.glb", up="y", scale=1)
     np.testing.assert_array_equal(explicit.vertices, SQUARE)
+    (sentence,) = (one for one in load_scene(tmp_path / "made.glb", up="y").warnings if "made.stage_config" in one)
+    assert sentence == "Taken from 'made.stage_config.json': scale; pass scale= to override"
     path.write_text(json.dumps({"up": [1, 0, 0], "front": [0, 0, -1]}))
     sideways = load_scene(tmp_path / "made.glb")
     np.testing.assert_array_equal(sideways.vertices, SQUARE[:, [1, 0, 2]] * [-1, 1, 1])
