@@ -31,7 +31,7 @@ def furnish(layout: RoomLayout, style: Style, dined: bool) -> list[Piece]:
     Args:
         layout: Layout of the empty room.
         style: Style of the apartment.
-        dined: Whether another room has a dining table; a living room without needs one.
+        dined: Whether another room has a dining table; otherwise the living room gets one.
     """
     kind = layout.room.kind
     if kind == "stairs":

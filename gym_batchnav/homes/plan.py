@@ -37,7 +37,7 @@ class Opening(NamedTuple):
     y1: float
     depth: float  # metres through the wall
     owner: bool  # whether this side builds the frame
-    hinge: int  # the side, -1 or 1, of the nearer corner
+    hinge: int  # -1 or 1: the leaf hangs at u0 or at u1
     closed: bool = False  # whether the door stands closed
 
 

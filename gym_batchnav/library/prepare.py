@@ -100,7 +100,7 @@ class NavigationPreparer:
             sampler of the user's own runs in the process that steps, maybe in a thread; its episodes are not stored.
         geodesic: The method that measures the lengths of episodes, ``"exact"`` or ``"detour"``. Both sample the same
             episodes.
-        seed: Seed of other episodes than the usual ones, which are then sampled for scenes that come with some, too.
+        seed: Seed of the episodes to sample, even for scenes that come with episodes; None for the usual ones.
     """
 
     settings: NavMeshSettings | None = None
@@ -115,7 +115,7 @@ class NavigationPreparer:
     def __call__(self, scene: Scene) -> Navigation:
         """Prepare one scene."""
         if self.cache is not None:
-            report_stage(f"{scene.name}: looking in the cache")  # which the stages of what is missing replace
+            report_stage(f"{scene.name}: looking in the cache")  # until a stage of what is missing begins
         prepare = getattr(self.sampler, "prepare", None)
         if prepare is not None:
             if self.episode_file is not None:

@@ -308,7 +308,7 @@ class NavMesh:
         return out, collided
 
     def geodesic_distance(self, starts: np.ndarray, goals: np.ndarray, method: str = "exact") -> np.ndarray:
-        """Return the length of the shortest path between every pair of points.
+        """Return the length of the shortest path from every start to the goal in the same row.
 
         Args:
             starts: [N, 3], metres.
@@ -342,7 +342,7 @@ class NavMesh:
         return np.concatenate([ends[:1], self._corners.point[bends].astype(np.float32), ends[1:]])
 
     def random_points(self, n: int, rng: np.random.Generator, island: int | np.ndarray | None = None) -> np.ndarray:
-        """Return points [n, 3] float32, uniform in plan, on one island, on those of a mask [I] bool, or on all."""
+        """Return points [n, 3] float32, uniform seen from above, on one island, those of a mask [I] bool, or all."""
         return self.random_points_and_polygons(n, rng, island)[0]
 
     def random_points_and_polygons(

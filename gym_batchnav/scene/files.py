@@ -105,8 +105,8 @@ class SceneFiles:
         path: The scene's main file.
         shared: A folder around the scene's own that several scenes share. References may lead to files in it that end
             in one of ``SHARED_SUFFIXES``, with ``..`` too.
-        links: A folder in the shared one whose links, which installers make, are followed. Such a link may lead to a
-            folder for these files, but to none that holds the shared folder or the user's home.
+        links: A folder in the shared one whose links, which installers make, are followed, except those to folders
+            near the root or around the shared folder or the user's home.
 
     Attributes:
         path: The scene's main file.

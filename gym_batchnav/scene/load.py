@@ -69,7 +69,7 @@ def load_scene(
     -``origin``. With ``"auto"`` the first of these rules that applies decides. The up axis is
 
     - ``up`` and ``front`` of a Habitat ``NAME.stage_config.json`` next to the file
-    - z for glTF whose ``.navmesh`` lies within the scene only so, as scans for Habitat do
+    - z for glTF whose ``.navmesh`` lies within the scene only with z up, as in scans for Habitat
     - y for glTF, z for MuJoCo's XML, as specified, with a warning for glTF that seems to lie on its side
     - y or z, if at least twice as much surface faces it as the other
     - y for OBJ; z for PLY, STL and OFF

@@ -1,9 +1,9 @@
 """Simplification of scenes with more triangles than wanted.
 
-Points move to neighbours, where their triangles vanish, those with the smallest errors first, wherever in the scene
-they are. Errors are the quadrics of Garland and Heckbert, "Surface simplification using quadric error metrics" (1997),
-and the surface that is lost, without which thin legs and boards would vanish early. No point moves elsewhere, so that
-those which are left keep their texture coordinates and colours.
+Points move onto neighbours, which removes the triangles between them; the points of the whole scene that cause the
+smallest errors move first. Errors are the quadrics of Garland and Heckbert, "Surface simplification using quadric error
+metrics" (1997), and the surface that is lost, without which thin legs and boards would vanish early. No point moves
+elsewhere, so that those which are left keep their texture coordinates and colours.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _unique_rows(*columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _borders(corners: np.ndarray) -> np.ndarray:
-    """Return the corners [E], 3 a triangle, from which edges lead that only one of the triangles [T, 3] has."""
+    """Return the numbers [E] of the corners, see ``_Mesh``, at which edges begin that only one triangle [T, 3] has."""
     ends = np.stack([corners, np.roll(corners, -1, axis=1)], axis=2).reshape(-1, 2)
     keys = ends.min(axis=1) * (corners.max() + 1) + ends.max(axis=1)
     _, first, counts = np.unique(keys, return_index=True, return_counts=True)
@@ -141,7 +141,7 @@ def _quadrics(points: np.ndarray, corners: np.ndarray, borders: np.ndarray) -> n
 
 
 class _Mesh(NamedTuple):
-    """The triangles while they are removed; a corner's number is three times its triangle's and 0 to 2."""
+    """The triangles while they are removed; a corner's number is three times its triangle's, plus 0 to 2."""
 
     points: Any  # [P, 3] float64, metres
     corners: Any  # [T, 3] int64, rows of points; meaningless for triangles that are removed

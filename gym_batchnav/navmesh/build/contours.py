@@ -98,7 +98,7 @@ def simplify(points: np.ndarray, max_error: np.float32, max_length: int, kept: n
     farthest from its edge is added until none is farther than ``max_error``; then edges that are too long are split.
 
     ``points`` [N, 4] int32 are those of one border from `trace`. Lengths are in cells; a ``max_length`` of 0 sets
-    none. ``kept`` [N] int64 is written: rows of points, in order.
+    no limit. ``kept`` [N] int64 is written: rows of points, in order.
 
     Returns:
         The number of rows written.
@@ -315,7 +315,7 @@ def region_outlines(
 ) -> dict[int, list[np.ndarray]]:
     """Simplify traced borders and join the holes of every region to its outline.
 
-    The borders are those of `trace`. Lengths are in cells; a ``max_length`` of 0 sets none.
+    The borders are those of `trace`. Lengths are in cells; a ``max_length`` of 0 sets no limit.
 
     Returns:
         The rings [M, 3] int32 of every region, usually one.
