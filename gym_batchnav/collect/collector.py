@@ -45,6 +45,7 @@ from gym_batchnav.system.limits import available_memory
 from gym_batchnav.system.numbers import check_counts, check_seed
 from gym_batchnav.system.parts import Part
 from gym_batchnav.system.process import num_processors
+from gym_batchnav.system.storage import is_writable, make_folder
 from gym_batchnav.worlds.api import STEP_SECONDS
 
 SENSORS = ("rgb", "depth")
@@ -142,9 +143,11 @@ def collect(
     keywords["scenes"] = own
     sources = _sources(own)
     style = to if not isinstance(to, (str, type)) and hasattr(to, "write") else make_format(to)
+    root = Path(out)
+    if not is_writable(root):
+        make_folder(root)  # raises before a scene is loaded
     info = _info(sources, chosen, style, keywords, seed, episodes_per_scene, episodes_per_shard)
     style.check(info)
-    root = Path(out)
     shards = all_shards(info)
     mine = part.of(shards)
     missing = [one for one in mine if not is_finished(root, one)]

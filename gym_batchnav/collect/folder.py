@@ -57,8 +57,11 @@ def write_shard(
         )
         (folder / RECORD).write_text(json.dumps(asdict(record), indent=1, sort_keys=True) + "\n", encoding="utf-8")
         _put(folder, root / SHARDS / shard.name)
-    except BaseException:
+    except BaseException as error:
         shutil.rmtree(folder, ignore_errors=True)
+        if isinstance(error, OSError):
+            remedy = "remove the cause and collect again; finished shards are kept"
+            raise type(error)(f"cannot write to '{root}': {error.strerror or error}: {remedy}") from error
         raise
     return record
 

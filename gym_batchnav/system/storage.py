@@ -20,7 +20,7 @@ def is_writable(folder: Path) -> bool:
     existing = folder
     while not os.path.exists(existing) and existing != existing.parent:
         existing = existing.parent
-    return os.access(existing, os.W_OK)
+    return existing.is_dir() and os.access(existing, os.W_OK)
 
 
 def check_destination(path: Path) -> None:

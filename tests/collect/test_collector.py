@@ -1,6 +1,7 @@
 import errno
 import json
 import os
+import re
 import shutil
 import threading
 from dataclasses import replace
@@ -211,6 +212,10 @@ def test_images_that_memory_has_no_room_for_are_on_disk(tar_dataset, tmp_path, m
     assert_same_content(tar_dataset, tmp_path)
 
 
+def full(*_):
+    raise OSError(errno.ENOSPC, "no space left")
+
+
 def test_images_take_no_more_memory_or_disk_than_there_is(tmp_path, monkeypatch):
     buffers = FrameBuffers({"depth": ((8, 8, 1), np.dtype(np.float32))}, tmp_path, 3 * 64 * 256)
     held = [buffers.take(64), buffers.take(128)]
@@ -221,9 +226,6 @@ def test_images_take_no_more_memory_or_disk_than_there_is(tmp_path, monkeypatch)
     buffers.give_back(held.pop(0))
     assert not isinstance(buffers.take(64)["depth"], np.memmap)
 
-    def full(*_):
-        raise OSError(errno.ENOSPC, "no space left")
-
     monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
     with pytest.raises(ValueError, match=r"has no room for more .*no space left.* pass a smaller num_envs="):
         buffers.take(64)
@@ -231,6 +233,20 @@ def test_images_take_no_more_memory_or_disk_than_there_is(tmp_path, monkeypatch)
     for _ in range(3):
         without_images.give_back(without_images.take(64))
     assert not any(without_images._free.values())
+
+
+def test_a_full_disk_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr("gym_batchnav.collect.folder.sha256_of", lambda path: full())
+    with pytest.raises(OSError, match=rf"cannot write to '{re.escape(str(tmp_path))}': no space left: .*collect again"):
+        gather(tmp_path, episodes_per_scene=3, scenes=SCENES[:1])
+    assert not list(tmp_path.glob(".aside/*"))
+
+
+def test_a_folder_that_cannot_be_made_is_refused_before_scenes_load(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(collector, "_info", lambda *_: pytest.fail("a scene was loaded"))
+    with pytest.raises(OSError, match="cannot be created: a file is in its place: name another one"):
+        gather(tmp_path / "file" / "data")
 
 
 def test_a_scene_with_too_few_episodes_is_named(tmp_path):
