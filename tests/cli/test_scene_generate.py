@@ -61,7 +61,8 @@ def test_seeds_are_numbers_and_ranges_each_taken_once():
     ],
 )
 def test_invalid_arguments_raise_an_error_by_name(tmp_path, arguments, message):
-    assert message in refusal(*GENERATE, *arguments, "--out", tmp_path)
+    assert message in refusal(*GENERATE, *arguments, "--out", tmp_path / "new")
+    assert not (tmp_path / "new").exists()
     assert not list(tmp_path.iterdir())
 
 

@@ -57,12 +57,13 @@ def generate(
     from gym_batchnav.scene.save import save_glb
     from gym_batchnav.system.compilation import compile_ahead
     from gym_batchnav.system.progress import late_progress
-    from gym_batchnav.system.storage import make_folder
+    from gym_batchnav.system.storage import is_writable, make_folder
     from gym_batchnav.system.wording import counted
 
     numbers = _numbers(seeds)
     prefix = "apartment" if kind == "home" else "scene" if kind == "mixed" else kind
-    make_folder(out)
+    if not is_writable(out):
+        make_folder(out)  # raises before scenes are generated
     console = Console(soft_wrap=True)
     compile_ahead(building_workloads(measures=True))
     with late_progress("Generating scenes", len(numbers)) as done:
@@ -71,6 +72,7 @@ def generate(
             home = generate_scene(
                 seed, kind=kind, area=area, storeys=storeys, triangles=triangles, damage=damage, name=stem
             )
+            make_folder(out)  # not for wrong options
             save_glb(home, out / f"{stem}.glb")
             whole = home if home.unsimplified is None else home.unsimplified()
             navmesh = NavMesh.build(whole.vertices, whole.triangles)
