@@ -59,8 +59,8 @@ class Scene:
     objects: tuple[SceneObject, ...] = ()  # name and category of every semantic id, from id 1
     navmesh: NavMesh | None = None  # the navmesh that came with the file
     warnings: tuple[str, ...] = ()  # content that the loader left out or guessed, one sentence each
-    metadata: dict[str, object] = field(default_factory=dict)  # facts of the generator (rooms, analytic free space)
-    unsimplified: Callable[[], Scene] | None = None  # loads the geometry again as it was before it was simplified
+    metadata: dict[str, object] = field(default_factory=dict)  # facts of the loader (up, scale, files) or the generator
+    unsimplified: Callable[[], Scene] | None = None  # makes it without simplification or damage, for navmeshes
 
     def __repr__(self) -> str:
         """Return the name and the counts in one line."""
@@ -95,12 +95,13 @@ class Scene:
         for name, rows, least, count in (
             ("triangles", self.triangles, 0, num_vertices),
             ("triangle_material", self.triangle_material, 0, len(self.materials)),
+            ("triangle_object", self.triangle_object, 0, len(self.objects) + 1),
             ("materials.texture", self.materials.texture, -1, len(self.textures)),
         ):
             if rows.size and (rows.min() < least or rows.max() >= count):
                 raise ValueError(
-                    f"scene {self.name!r}: {name} has values from {rows.min()} to {rows.max()}, but there are {count} "
-                    f"rows: pass numbers of at least {least} and below {count}"
+                    f"scene {self.name!r}: {name} has values from {rows.min()} to {rows.max()}: pass numbers "
+                    f"of at least {least} and below {count}"
                 )
 
     @property

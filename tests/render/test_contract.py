@@ -248,7 +248,7 @@ def test_wrong_input_is_refused_by_name(rendering):
     assert target.render(np.zeros(2, int), views)["depth"].shape == (2, 8, 8, 1)
 
 
-@pytest.mark.parametrize("field", ["triangles", "triangle_material"])
+@pytest.mark.parametrize("field", ["triangles", "triangle_material", "triangle_object"])
 def test_scenes_that_name_what_they_lack_are_refused(rendering, field):
     scene = scene_of(wall(2))
     broken = dataclasses.replace(scene, **{field: getattr(scene, field) + np.int32(2**30)})
