@@ -250,7 +250,7 @@ def _agent_and_sampler(
 def _object_episodes(categories: str, sampler: ObjectEpisodes) -> ObjectEpisodes:
     """Return a sampler with a list of categories and of pairs name=category, which commas separate."""
     pairs = [[word.strip() for word in one.split("=")] for one in listed(categories)]
-    if any(len(pair) > 2 or not all(pair) for pair in pairs):
+    if not pairs or any(len(pair) > 2 or not all(pair) for pair in pairs):
         raise ValueError(f"categories={categories!r}: pass names or pairs such as bed,retail_chair_b=chair")
     names = tuple(dict.fromkeys(pair[-1] for pair in pairs))
     return replace(sampler, categories=names, aliases=dict(pair for pair in pairs if len(pair) == 2))

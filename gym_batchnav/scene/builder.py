@@ -14,6 +14,7 @@ from gym_batchnav.scene.images import DamagedImageError, decode_texture, mask_of
 from gym_batchnav.scene.scene import LINEAR, OPAQUE, REPEAT, Materials, Scene
 from gym_batchnav.scene.textures import AUTO, LARGEST_SIDE, Textures
 from gym_batchnav.system.progress import report_stage
+from gym_batchnav.system.wording import counted
 
 MAX_TRIANGLES = 50_000_000
 MAX_PARTS = 100_000
@@ -229,8 +230,8 @@ class SceneBuilder:
         rows = [self._material_rows.setdefault(part.material, len(self._material_rows)) for part in parts]
         if self._files.missing:
             shown = ", ".join(self._files.missing[:5]) + (", ..." if len(self._files.missing) > 5 else "")
-            sentence = f"{len(self._files.missing)} textures are missing or damaged; the base colour replaces them"
-            self._files.warn(f"{sentence}: {shown}")
+            textures = counted(len(self._files.missing), "missing or damaged texture")
+            self._files.warn(f"{textures}, replaced by the base colour: {shown}; add or repair them")
         return Scene(
             name=name,
             vertices=vertices,

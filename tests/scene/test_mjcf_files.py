@@ -250,7 +250,7 @@ def test_without_mujoco_the_error_names_the_extra(tmp_path, monkeypatch):
 def test_missing_textures_are_replaced_with_a_warning(in_process, tmp_path):
     assets = '<texture name="t" type="2d" file="gone.png"/><material name="x" texture="t" rgba="1 0 0 1"/>'
     path = write(tmp_path, model('<geom type="box" size="1 1 1" material="x"/>', assets))
-    with pytest.warns(UserWarning, match=r"textures are missing or damaged.*gone\.png"):
+    with pytest.warns(UserWarning, match=r"missing or damaged texture.*gone\.png"):
         scene = load_scene(path)
     np.testing.assert_allclose(scene.materials.base_color, [[1, 0, 0, 1]])
 
