@@ -15,6 +15,7 @@ from gym_batchnav.system.numbers import (
     check_choice,
     check_length,
     check_not_negative,
+    check_whole,
     is_number,
     unwrap_numpy,
 )
@@ -74,6 +75,7 @@ class NavMeshSettings:
                 check_not_negative(**{setting.name: value})
         if self.agent_max_slope_deg >= 90:
             raise ValueError(f"agent_max_slope_deg={self.agent_max_slope_deg}: pass a slope from 0 to below 90 degrees")
+        check_whole(verts_per_poly=self.verts_per_poly)
         check_between(3, MAX_VERTICES, verts_per_poly=self.verts_per_poly)
         unwrap_numpy(self)
 

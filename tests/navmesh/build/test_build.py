@@ -319,6 +319,7 @@ VERTICES, TRIANGLES = indexed(FLOOR)
         ({"agent_max_climb": 2.0}, "agent_max_climb=2.0"),
         ({"agent_max_slope_deg": 90.0}, "agent_max_slope_deg=90.0"),
         ({"verts_per_poly": 7}, "verts_per_poly=7"),
+        ({"verts_per_poly": 3.5}, "verts_per_poly=3.5"),
         ({"agent_radius": 5.0}, "no walkable area for an agent of radius 5 m"),
         ({"cell_size": 1e-5}, "cell_size=1e-05"),
         ({"cell_height": 1e-40}, "cell_height=1e-40"),
