@@ -31,6 +31,7 @@ __all__ = ["Island", "NavMesh", "NavMeshData", "NavMeshSettings"]
 NAVIGABLE_SHIFT = 1e-2  # metres: the largest horizontal distance at which a point near the navmesh is navigable
 SUFFIX = ".navmesh"  # of the files that are written
 MAX_RANDOM_POINTS = 1 << 24  # per call
+_FAR = 1e12  # metres, beyond all navmeshes; kernels compute with ends that are no farther away
 MAX_MAP_SAMPLES = 1 << 26  # of a top-down map, one byte each
 
 
@@ -299,7 +300,8 @@ class NavMesh:
         """
         snapped, polygons = self.snap_with_polygon(starts)
         snapped = np.where(polygons[:, None] >= 0, snapped, starts).astype(np.float64)
-        ends = np.ascontiguousarray(np.where(np.isnan(ends), np.inf, ends), np.float64)  # NaN is as far away as inf
+        ends = np.where(np.isnan(ends), np.inf, ends)  # NaN is as far away as inf
+        ends = np.ascontiguousarray(np.clip(ends, -_FAR, _FAR), np.float64)
         if ends.shape != snapped.shape:
             raise ValueError(f"ends have the shape {ends.shape} and starts {snapped.shape}: pass equal shapes")
         out = np.empty(snapped.shape, np.float32)

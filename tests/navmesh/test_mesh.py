@@ -151,7 +151,7 @@ def test_arrays_that_kernels_could_not_walk_are_refused(change: dict[str, np.nda
 
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("axis", [0, 2])
+@pytest.mark.parametrize("axis", [0, 2, [0, 2]])
 def test_an_end_that_is_nowhere_moves_nobody(axis, wrong):
     start = np.array([[0.5, 0, 0.5]])
     end = start.copy()
