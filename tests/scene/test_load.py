@@ -252,7 +252,7 @@ def test_a_missing_texture_costs_one_warning(tmp_path):
         glb.json["images"][number] = {"uri": f"gone_{number}.png"}
         glb.json["materials"][material]["pbrMetallicRoughness"]["baseColorFactor"] = [0, 1, number, 1]
         parts.append(glb.primitive(uvs=SQUARE_UVS, material=material))
-    with pytest.warns(UserWarning, match=r"2 textures are missing.*gone_0\.png") as seen:
+    with pytest.warns(UserWarning, match=r"2 missing or damaged textures.*gone_0\.png") as seen:
         scene = glb.mesh(*parts).load(tmp_path)
     assert len(seen) == 1 and len(scene.warnings) == 1
     assert scene.materials.texture.tolist() == [-1, -1]
