@@ -91,7 +91,7 @@ def generate_apartment(
 
 
 def _check(seed: int, area: float | None, storeys: int | None, closed_doors: int | None, triangles: int) -> None:
-    check_whole(seed=seed, closed_doors=closed_doors or 0)
+    check_whole(seed=seed, closed_doors=0 if closed_doors is None else closed_doors)
     check_between(MIN_TRIANGLES, MAX_TRIANGLES, triangles=triangles)
     if area is not None:
         check_between(MIN_AREA, LARGEST_AREA, area=area)

@@ -65,6 +65,7 @@ def test_bad_arguments_are_refused() -> None:
         ({"storeys": 2, "area": 60}, "at least 120"),
         ({"storeys": 2}, "at least 120"),
         ({"closed_doors": -1}, "closed_doors=-1"),
+        ({"closed_doors": ""}, "closed_doors=''"),
         ({"closed_doors": 1.5}, "closed_doors=1.5: pass a whole number"),
         ({"seed": 1.5}, "seed=1.5: pass a whole number"),
         ({"storeys": 1.0}, "storeys=1.0"),
