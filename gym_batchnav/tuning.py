@@ -129,8 +129,9 @@ def runs_file() -> Path | None:
     folder of ``GYM_BATCHNAV_CACHE``, or in the user's folder for data.
     """
     if chosen := os.environ.get("GYM_BATCHNAV_RUNS"):
-        return None if chosen == "off" else Path(chosen)
-    return Path(os.environ.get("GYM_BATCHNAV_CACHE") or platformdirs.user_data_dir("gym_batchnav")) / "runs.jsonl"
+        return None if chosen == "off" else Path(chosen).expanduser()
+    folder = os.environ.get("GYM_BATCHNAV_CACHE") or platformdirs.user_data_dir("gym_batchnav")
+    return Path(folder).expanduser() / "runs.jsonl"
 
 
 def record_run(run: Run) -> bool:

@@ -113,9 +113,10 @@ def evaluate(
             drawn_by = None if renderer == "auto" else renderer
             comparison = merged(shards, _load, policy or (), listed(agents or ""), drawn_by, _note(console))
         else:
+            is_number = str(episodes).removeprefix("-").isdecimal()
             asked = Asked(
                 policies=tuple(policy or ()), scenes=tuple(scenes or ()), num_envs=num_envs,
-                episodes=int(episodes) if episodes is not None and str(episodes).lstrip("-").isdecimal() else episodes,
+                episodes=int(episodes) if episodes is not None and is_number else episodes,
                 renderer=renderer, sample=sample, protocol=protocol, **named,
             )  # fmt: skip
             comparison = make_comparison(asked, _load, _note(console))

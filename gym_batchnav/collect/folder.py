@@ -59,9 +59,9 @@ def write_shard(
         _put(folder, root / SHARDS / shard.name)
     except BaseException as error:
         shutil.rmtree(folder, ignore_errors=True)
-        if isinstance(error, OSError):
-            remedy = "remove the cause and collect again; finished shards are kept"
-            raise type(error)(f"cannot write to '{root}': {error.strerror or error}: {remedy}") from error
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            remedy = "make room and collect again; finished shards are kept"
+            raise OSError(f"cannot write to '{root}': {error.strerror}: {remedy}") from error
         raise
     return record
 

@@ -321,7 +321,7 @@ class BatchNavEnv(VectorEnv):
         self.check_ready("pictures")
         check_counts(size=size)
         indices = np.arange(self.num_envs) if indices is None else indices_of(indices, self.num_envs)
-        if camera is not None:
+        if camera is not None and camera not in self.cameras.rig.cameras:
             check_choice("camera", camera, (None, *filter(None, self.cameras.rig.cameras)))
         shown = self.cameras.rig.first if camera is None else self.cameras.rig.cameras[camera]
         return self.cameras.pictures(self.agents, indices, replace(shown, width=size, height=size))

@@ -373,11 +373,13 @@ def check_file(path: Path, name: str = "") -> None:
         raise FileNotFoundError(f"{name}: the file does not exist: pass the path of a .json or .json.gz")
     if not path.is_file():
         raise ValueError(f"{name}: it is not a regular file: pass a .json or .json.gz")
-    with path.open("rb") as file:
-        try:
+    try:
+        with path.open("rb") as file:
             check_content(file.read(len(LFS_POINTER)))
-        except ValueError as error:
-            raise ValueError(f"{name}: {error}") from None
+    except OSError as error:
+        raise _not_a_dataset(path, error) from error
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
 
 
 def _has_episodes(path: Path) -> bool:

@@ -118,7 +118,7 @@ class Comparison:
                 if check is not None:
                     check(self.env_of(name))
             except ValueError as error:
-                remedy = "" if name in self.policies else "; evaluate it alone, with the same scenes and episodes"
+                remedy = "" if name in self.policies else f"; or pass policy={name!r}, whose environment fits it"
                 raise ValueError(f"the agent {name!r} cannot act in these episodes: {error}{remedy}") from error
 
     def run(self, shard: Part = WHOLE) -> None:

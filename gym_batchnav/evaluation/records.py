@@ -152,7 +152,7 @@ def _as_type(value: Any, hint: Any) -> Any:
         kinds = [parts[0]] * len(value) if parts[-1] is ... else list(parts)
         items = [_as_type(one, kind) for one, kind in zip(value, kinds, strict=False)]
         return tuple(items) if len(kinds) == len(value) and _UNFIT not in items else _UNFIT
-    if origin is dict:
+    if origin in (dict, Mapping):
         fits = isinstance(value, dict) and all(
             isinstance(name, str) and _as_type(one, parts[1]) is not _UNFIT for name, one in value.items()
         )

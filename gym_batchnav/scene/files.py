@@ -12,8 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote
 
-from gym_batchnav.system.storage import LFS_POINTER
-
 MAX_FILE_BYTES = 2**32
 MAX_TEXT_BYTES = 2**29  # parsing text takes about ten times its size
 SHARED_SUFFIXES = (".xml", ".obj", ".stl", ".msh", ".png", ".jpg", ".jpeg")  # of files that scenes may share
@@ -253,8 +251,6 @@ class SceneFiles:
             size = f"{path.name} has {path.stat().st_size:,} bytes, the limit is {max_bytes:,}"
             raise ValueError(f"{size}: split it, or save the scene as GLB")
         data = path.read_bytes()
-        if path != self.path and data.startswith(LFS_POINTER):
-            raise FileNotFoundError(f"'{name}' is a pointer of Git LFS instead of the file, which git lfs pull fetches")
         digest = hashlib.sha256(data).hexdigest()
         before = self.digests.get(name)
         if before and before != digest:

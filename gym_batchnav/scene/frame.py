@@ -101,7 +101,8 @@ def _warn_of_its_side(files: SceneFiles, vertices: np.ndarray, triangles: np.nda
     facing_y, facing_z = _facing(vertices, triangles)
     is_storey = _STOREY[0] <= high <= _STOREY[1] and min(wide, deep) >= _STOREY_WIDTH * high
     if facing_z > (_STOREY_LEVEL if is_storey else _CLEARLY) * facing_y:
-        config = f'\'{files.path.stem}.stage_config.json\' with {{"up": [0, 0, 1], "front": [0, 1, 0]}}'
+        unit = "" if scale == 1 else f', "units_to_meters": {scale:g}'
+        config = f'\'{files.path.stem}.stage_config.json\' with {{"up": [0, 0, 1], "front": [0, 1, 0]{unit}}}'
         files.warn(
             "It seems to lie on its side: glTF has y up, but it has the shape of a building with z up, as in files for "
             f"Habitat: write {config} next to it, or pass up='z' to load_scene; pass up='y' if it stands right"

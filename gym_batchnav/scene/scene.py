@@ -15,6 +15,7 @@ from gym_batchnav.system.wording import counted
 OPAQUE, MASK = range(2)  # alpha modes
 REPEAT, CLAMP, MIRROR = range(3)  # wrapping of textures
 LINEAR, NEAREST = range(2)  # filters of textures
+_UNNAMED = 2**31  # numbers of objects in a scene without a list of them have no other limit
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,7 +96,7 @@ class Scene:
         for name, rows, least, count in (
             ("triangles", self.triangles, 0, num_vertices),
             ("triangle_material", self.triangle_material, 0, len(self.materials)),
-            ("triangle_object", self.triangle_object, 0, len(self.objects) + 1),
+            ("triangle_object", self.triangle_object, 0, len(self.objects) + 1 if self.objects else _UNNAMED),
             ("materials.texture", self.materials.texture, -1, len(self.textures)),
         ):
             if rows.size and (rows.min() < least or rows.max() >= count):

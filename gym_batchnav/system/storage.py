@@ -38,8 +38,13 @@ def check_content(data: bytes) -> None:
     """Raise ValueError, with the remedy, if a file has no bytes or only those of a pointer of Git LFS."""
     if not data:
         raise ValueError("it is empty: copy or download it again")
+    check_pulled(data, "it")
+
+
+def check_pulled(data: bytes, name: str) -> None:
+    """Raise ValueError, with the remedy, if a file has only the bytes of a pointer of Git LFS."""
     if data.startswith(LFS_POINTER):
-        raise ValueError("it is a pointer of Git LFS instead of the file: run git lfs pull")
+        raise ValueError(f"{name} is a pointer of Git LFS instead of the file: run git lfs pull")
 
 
 def make_folder(path: Path) -> None:

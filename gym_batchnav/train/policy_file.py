@@ -33,12 +33,21 @@ def save_policy(path: str | Path, policy: Policy, about: PolicyAbout, half: bool
         policy: The policy.
         about: Its description.
         half: Store the weights with 16 bits, in a file of half the size. ``load_policy`` returns them with 32.
+
+    Raises:
+        ValueError: The policy is not that of the description.
     """
     weights = {
         name: one.detach().cpu().contiguous().clone()
         for name, one in policy.state_dict().items()
         if not name.startswith("predictions.")  # these only serve learning
     }
+    if {name: one.shape for name, one in weights.items()} != {
+        name: one.shape for name, one in _unfilled(about).state_dict().items()
+    }:
+        raise ValueError(
+            "the policy does not fit about=: pass the same kind, sensors and hidden= to make_policy and policy_about"
+        )
     if half:
         weights.update({name: weights[name].half() for name, _ in policy.named_parameters() if name in weights})
     write_atomically(Path(path), pack_tensors(weights, {"format": FORMAT, "about": json.dumps(about.record())}))
@@ -60,8 +69,7 @@ def load_policy(path: str | Path) -> tuple[Policy, PolicyAbout]:
     try:
         weights, described = _read(path)
         about = about_of(described)
-        with torch.device("meta"):  # allocates nothing: an untrusted file may describe huge weights
-            policy = make_policy(about.kind, about.observation_space())
+        policy = _unfilled(about)
         expected = {name: (one.shape, one.dtype) for name, one in policy.state_dict().items()}
         if {name: (one.shape, one.dtype) for name, one in weights.items()} != expected:
             raise ValueError(f"its weights are not those of a {about.kind!r} policy with these sensors in this version")
@@ -72,6 +80,12 @@ def load_policy(path: str | Path) -> tuple[Policy, PolicyAbout]:
             f"policy file '{path}' is damaged: {reason}: pass one that gym-batchnav train wrote"
         ) from error
     return policy, about
+
+
+def _unfilled(about: PolicyAbout) -> Policy:
+    """Return the policy of a description without memory for weights, since a file may describe huge ones."""
+    with torch.device("meta"):
+        return make_policy(about.kind, about.observation_space())
 
 
 def _check_header(path: Path) -> None:

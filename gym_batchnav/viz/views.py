@@ -56,7 +56,8 @@ class AgentViews:
 
     They are rendered to a separate target, which is made when it is first used; the environment's own buffers are
     untouched. At most ``num_views`` agents are drawn at once, through their first camera unless another one is given.
-    Images have its aspect ratio, and ``size`` pixels along the longer side.
+    Images have its aspect ratio, and ``size`` pixels along the longer side; where a pinhole camera has one row, people
+    see more: a third as many rows as columns.
 
     Args:
         **changes: Fields of the camera that differ; by default depth is normalized, and 1 where nothing is hit.
@@ -73,8 +74,9 @@ class AgentViews:
     ) -> None:
         camera = camera or env.cameras.rig.first
         scale = size / max(camera.width, camera.height)
-        least = max(1, size // 3)  # people see more than the single row of a scan
-        width, height = (max(least, round(scale * side)) for side in (camera.width, camera.height))
+        width, height = (max(1, round(scale * side)) for side in (camera.width, camera.height))
+        if camera.height == 1 and camera.lens is None:
+            height = max(1, size // 3)
         changes = {"normalize_depth": True, "depth_miss": "far", **changes}
         self.camera = replace(camera, width=width, height=height, **changes)
         self._env = env

@@ -281,7 +281,7 @@ def test_agents_that_cannot_act_are_left_out_or_refused_before_anything_runs(sce
     assert notes[0].endswith("does not have: use the policy's task and sensors")
     assert notes[1] == "The follower is left out: agents of Explore have no goal to go to, which the follower needs"
     with pytest.raises(
-        ValueError, match=r"the agent 'mapper' cannot act in these episodes: MapAgent .* evaluate it alone"
+        ValueError, match=r"the agent 'mapper' cannot act in these episodes: MapAgent .* pass policy=.mapper"
     ):
         make_comparison(replace(asked, agents=("mapper",)), load_agent)
 

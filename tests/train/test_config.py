@@ -10,6 +10,7 @@ from gym_batchnav.geometry import Camera, CameraJitter  # noqa: E402
 from gym_batchnav.lenses import Fisheye  # noqa: E402
 from gym_batchnav.library.sources import scene_sources  # noqa: E402
 from gym_batchnav.task.explore import Explore  # noqa: E402
+from gym_batchnav.task.objectnav import ObjectNav  # noqa: E402
 from gym_batchnav.task.pointnav import PointNav  # noqa: E402
 from gym_batchnav.train.config import (  # noqa: E402
     FOLDER,
@@ -66,6 +67,10 @@ class TestChanges:
         assert make_config({"task.class": "Explore", "task.cell_size": 2.0}).task == Explore(cell_size=2.0)
         lens = make_config({"camera.lens.class": "Fisheye", "camera.lens.fov_deg": 180.0}).camera.lens
         assert lens == Fisheye(fov_deg=180.0)
+
+    def test_pairs_of_names_may_be_a_table(self):
+        task = make_config({"task.class": "ObjectNav", "task.aliases": {"armchair_b": "chair"}}).task
+        assert task == ObjectNav(aliases={"armchair_b": "chair"})
 
     def test_a_camera_without_jitter_gets_some(self):
         jitter = make_config({"camera.jitter.eye_height": [0.9, 1.5]}).camera.jitter

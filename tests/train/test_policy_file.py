@@ -154,6 +154,13 @@ def test_weights_of_another_shape_kind_or_number_are_damage(path):
             load_policy(path)
 
 
+def test_a_policy_is_not_saved_with_the_description_of_another(tmp_path):
+    policy = make_policy("small", about_of(sensors=("depth",)).observation_space())
+    with pytest.raises(ValueError, match="does not fit about=: pass the same kind, sensors and hidden="):
+        save_policy(tmp_path / "a.safetensors", policy, about_of())
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_description_of_something_huge_takes_no_memory(path):
     changed(path, {"camera": {"width": 4096, "height": 4096}})
     resource = pytest.importorskip("resource", reason="measures memory by means that Windows lacks")

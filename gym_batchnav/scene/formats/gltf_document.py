@@ -26,6 +26,7 @@ from gym_batchnav.scene.images import can_decode_avif, open_image
 from gym_batchnav.scene.json_values import MAX_GLTF_JSON_BYTES, integer, mapping, numbers, parse_json, sequence, short
 from gym_batchnav.scene.scene import CLAMP, LINEAR, MIRROR, NEAREST, REPEAT
 from gym_batchnav.scene.textures import AUTO, size_for
+from gym_batchnav.system.storage import check_pulled
 
 COMPONENTS: dict[int, type] = {
     5120: np.int8,
@@ -374,6 +375,7 @@ class GltfDocument:
                 raise ValueError(f"buffer {index} has no data: re-export the file")
             else:
                 data = data_uri(uri) if uri.startswith("data:") else self._beside(uri)
+                check_pulled(data, repr(uri))
             length = integer(buffer, "byteLength")
             if length > len(data):
                 raise ValueError(

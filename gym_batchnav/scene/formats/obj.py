@@ -23,6 +23,7 @@ from gym_batchnav.scene.color import linear_colors
 from gym_batchnav.scene.files import SceneFiles
 from gym_batchnav.scene.scene import CLAMP, MASK, OPAQUE, REPEAT
 from gym_batchnav.system.jit import ENTRY, INNER, SMALL, to_int64
+from gym_batchnav.system.storage import check_pulled
 
 MAX_STATEMENTS = 1_000_000  # other than vertices and faces
 MAX_STATEMENT_BYTES = 2**16
@@ -246,6 +247,7 @@ def _looks(files: SceneFiles, builder: SceneBuilder, libraries: list[bytes], use
                 missing = library.decode(errors="replace")
                 files.warnings.append(f"The material file {missing!r} is missing: its materials become white")
             continue
+        check_pulled(text, repr(library.decode(errors="replace")))
         num_bytes += len(text)
         if num_bytes > MAX_LIBRARY_BYTES:
             raise ValueError(f"its materials take more than {MAX_LIBRARY_BYTES:,} bytes: remove the unused ones")
