@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from gym_batchnav.evaluation.named_agents import agent_file
 from gym_batchnav.evaluation.world import PolicyAbout
 from gym_batchnav.library.sources import shipped_policies
 from gym_batchnav.mapping.agent import MapAgent
+from gym_batchnav.mapping.sensors import MapPath
 from gym_batchnav.state import NUM_ACTIONS
 from gym_batchnav.train.policy import TEACHER_FEATURES, Policy
 from gym_batchnav.train.policy_file import load_policy
@@ -110,6 +112,12 @@ def check_teacher(name: str) -> None:
             f"teacher={name!r} is neither a known name nor a file: pass {FOLLOWER!r}, {MAPPER!r}, a policy file, or a "
             f"shipped policy ({', '.join(shipped_policies())})"
         )
+
+
+def check_sensors(name: str, sensors: Collection[str]) -> None:
+    """Raise ValueError if the mapper is the teacher in an environment without its sensor."""
+    if name == MAPPER and MapPath.name not in sensors:
+        raise ValueError(f"teacher={MAPPER!r} reads {MapPath.name!r}: add it to sensors= or teacher_sensors=")
 
 
 def make_teacher(name: str, device: torch.device) -> Teacher:

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.env.config import EnvConfig
-from gym_batchnav.mapping.sensors import MapPath
 from gym_batchnav.system.numbers import (
     check_between,
     check_choice,
@@ -23,7 +22,7 @@ from gym_batchnav.system.numbers import (
     check_whole,
 )
 from gym_batchnav.train.distributed import Workers
-from gym_batchnav.train.imitation import MAPPER, check_teacher, expert_share, imitation_loss
+from gym_batchnav.train.imitation import check_sensors, check_teacher, expert_share, imitation_loss
 from gym_batchnav.train.lamb import EPSILON, Lamb, decay_groups, lamb_groups, learning_rate, scaled_learning_rate
 from gym_batchnav.train.policy import DEPTH, GOAL, TEACHER_FEATURES, Policy
 from gym_batchnav.train.rollout import Collector, Rollout
@@ -130,8 +129,8 @@ def check_batch(batch: BatchNavEnv | EnvConfig, config: PPOConfig) -> None:
             f"{type(batch.components.task).__name__} do not observe; pass 0 (--set ppo.imitation_share=0), or "
             "in Python add PointGoal() to sensors="
         )
-    if config.imitation_share > 0 and config.teacher == MAPPER and MapPath.name not in sensors:
-        raise ValueError(f"teacher={MAPPER!r} reads {MapPath.name!r}: add it to sensors= or teacher_sensors=")
+    if config.imitation_share > 0:
+        check_sensors(config.teacher, sensors)
 
 
 class PPO:
