@@ -78,13 +78,10 @@ def make_loggers(names: Sequence[str] | None, out: Path, settings: Mapping[str, 
     Every run writes its curve as JSON lines; ``"jsonl"`` alone writes nothing else.
 
     Raises:
-        ValueError: A name is unknown.
         MissingExtraError: The package of a logger is not installed.
     """
     if names is None:
         names = (TENSORBOARD,) if find_spec("tensorboard") is not None else ()
-    for name in names:
-        check_choice("logger", name, LOGGERS)
     loggers: list[Logger] = []
     with ExitStack() as undo:
         if TENSORBOARD in names:

@@ -12,7 +12,7 @@ import torch
 from gym_batchnav.evaluation.world import PolicyAbout, about_of
 from gym_batchnav.library.sources import shipped_policies
 from gym_batchnav.system.extras import needs_extra
-from gym_batchnav.system.storage import LFS_POINTER, write_atomically
+from gym_batchnav.system.storage import check_pulled, write_atomically
 from gym_batchnav.train.policy import Policy, make_policy
 
 with needs_extra("train", "a policy file"):
@@ -97,8 +97,7 @@ def _check_header(path: Path) -> None:
     with path.open("rb") as file:
         start = file.read(9)
         header = file.read(MAX_HEADER_BYTES)
-    if (start + header).startswith(LFS_POINTER):
-        raise ValueError(f"policy file '{path}' is a pointer of Git LFS instead of the file: run git lfs pull")
+    check_pulled(start + header, f"policy file '{path}'")
     if start[8:] != b"{":  # the beginning of every header
         raise ValueError(f"policy file '{path}' is not a safetensors file: pass a file that gym-batchnav train wrote")
     (size,) = struct.unpack("<Q", start[:8])

@@ -123,14 +123,15 @@ def check_batch(batch: BatchNavEnv | EnvConfig, config: PPOConfig) -> None:
     sensors = batch.components.sensors
     if batch.num_envs < config.num_minibatches:
         raise ValueError(f"num_minibatches={config.num_minibatches}: pass at most num_envs={batch.num_envs}")
-    if config.imitation_share > 0 and GOAL not in sensors:
+    if config.imitation_share == 0:
+        return
+    if GOAL not in sensors:
         raise ValueError(
             f"imitation_share={config.imitation_share}: the teacher walks to a goal that agents of "
             f"{type(batch.components.task).__name__} do not observe; pass 0 (--set ppo.imitation_share=0), or "
             "in Python add PointGoal() to sensors="
         )
-    if config.imitation_share > 0:
-        check_sensors(config.teacher, sensors)
+    check_sensors(config.teacher, sensors)
 
 
 class PPO:

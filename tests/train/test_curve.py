@@ -28,7 +28,7 @@ from gym_batchnav.train.curve import (  # noqa: E402
     read_rows,
     row_of,
 )
-from gym_batchnav.train.loggers import make_loggers  # noqa: E402
+from gym_batchnav.train.loggers import check_loggers, make_loggers  # noqa: E402
 from gym_batchnav.train.run import write_run_file  # noqa: E402
 
 
@@ -101,7 +101,7 @@ class TestLoggers:
             make_loggers(["tensorboard", "wandb"], tmp_path, {}, 0)
         assert len(closed) == 1
         with pytest.raises(ValueError, match="logger='comet': choose one of"):
-            make_loggers(["comet"], tmp_path, {}, 0)
+            check_loggers(["comet"])
 
 
 def write_run(folder, seed, gamma, values):
