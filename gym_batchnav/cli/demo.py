@@ -51,13 +51,13 @@ def demo(
     from gym_batchnav.library.warmup import batch_workloads
     from gym_batchnav.system.compilation import compile_ahead
     from gym_batchnav.system.progress import share_progress
-    from gym_batchnav.system.storage import make_folder
+    from gym_batchnav.system.storage import check_folder, make_folder
     from gym_batchnav.viz.demonstration import demonstrate, draw_demonstration
 
     spec = scenes or "apartments"
     console = Console(stderr=as_json, soft_wrap=True)
     scene_sources(spec)  # raises for a name that no scene has, before kernels are compiled
-    make_folder(out)
+    check_folder(out)
     started = time.perf_counter()
     flies = task is DemoTask.DRONENAV
     samples = flies or not are_shipped(spec)
@@ -80,6 +80,7 @@ def demo(
             summary = demonstrate(env, seconds, 0, lambda share, fps: show(share, f"{fps:,.0f} frames/s"))
         console.print(_table(summary))
         compile_for("rgb")  # only now, so that the first step waits for half as many kernels
+        make_folder(out)
         with console.status("Drawing mosaic, map and clip"):
             files = draw_demonstration(env, out)
     finally:

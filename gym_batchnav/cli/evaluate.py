@@ -14,7 +14,7 @@ from gym_batchnav.cli.evaluate_tables import print_tables, stop_hint, tables
 from gym_batchnav.cli.flags import RayAddress, check_one_division, listed, refuse_options, train_extra
 from gym_batchnav.system.nested import finite
 from gym_batchnav.system.parts import Part
-from gym_batchnav.system.storage import make_folder
+from gym_batchnav.system.storage import check_folder, make_folder
 from gym_batchnav.system.wording import counted
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def evaluate(
         if shard is None:
             check_figures()
         if not shards:
-            make_folder(out)
+            check_folder(out)
     console = Console(stderr=as_json)
     named: dict[str, Any] = {} if agents is None else {"agents": listed(agents)}
     with console.status("Loading scenes"):
@@ -123,6 +123,8 @@ def evaluate(
     try:
         if not shards:
             _run(comparison, part, ray)
+        if out is not None:
+            make_folder(out)
         if shard is None or out is None:
             _report(comparison, out, as_json, console)
         else:
@@ -175,7 +177,6 @@ def _report(comparison: Comparison, out: Path | None, as_json: bool, console: Co
     if hint is not None:
         console.print(hint, style="yellow", markup=False, highlight=False)
     if out is not None:
-        make_folder(out)
         with console.status("Drawing maps, failures and clip"):
             files = {**write_report(comparison, out, found), **draw_report(comparison, out, found)}
         for file, description in files.items():

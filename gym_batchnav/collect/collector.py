@@ -45,7 +45,7 @@ from gym_batchnav.system.limits import available_memory
 from gym_batchnav.system.numbers import check_counts, check_seed
 from gym_batchnav.system.parts import Part
 from gym_batchnav.system.process import num_processors
-from gym_batchnav.system.storage import is_writable, make_folder
+from gym_batchnav.system.storage import check_folder
 from gym_batchnav.worlds.api import STEP_SECONDS
 
 SENSORS = ("rgb", "depth")
@@ -144,8 +144,7 @@ def collect(
     sources = _sources(own)
     style = to if not isinstance(to, (str, type)) and hasattr(to, "write") else make_format(to)
     root = Path(out)
-    if not is_writable(root):
-        make_folder(root)  # raises before a scene is loaded
+    check_folder(root)
     info = _info(sources, chosen, style, keywords, seed, episodes_per_scene, episodes_per_shard)
     style.check(info)
     shards = all_shards(info)

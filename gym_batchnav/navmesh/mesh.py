@@ -23,7 +23,7 @@ from gym_batchnav.navmesh.kernels.motion import move_points, wall_distances
 from gym_batchnav.navmesh.kernels.tables import NavigationTables, make_goals
 from gym_batchnav.navmesh.kernels.visibility import make_corners
 from gym_batchnav.navmesh.record import NavMeshData, NavMeshSettings, is_detour
-from gym_batchnav.system.numbers import check_length, check_not_negative
+from gym_batchnav.system.numbers import check_finite, check_length, check_not_negative
 from gym_batchnav.system.wording import counted
 
 __all__ = ["Island", "NavMesh", "NavMeshData", "NavMeshSettings"]
@@ -437,9 +437,11 @@ class NavMesh:
             [Z, X] bool; item (j, i) is the point at x = bounds[0, 0] + i * cell, z = bounds[0, 2] + j * cell.
 
         Raises:
-            ValueError: If the cell is not positive, or so small that the map would exceed its limit.
+            ValueError: If the cell is not positive, or so small that the map would exceed its limit, or the height is
+                not finite.
         """
         check_length(cell=cell)
+        check_finite(height=0.0 if height is None else height)
         low, high = self.bounds.astype(np.float64)
         size = (high - low)[::2]
         samples = float(np.prod(size / cell + 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from functools import partial
 from pathlib import Path
@@ -100,7 +101,7 @@ def load_scene(
         SceneError: If the file cannot be loaded; the message gives the reason and the remedy.
         ValueError: If ``up``, ``scale``, ``texture_size`` or ``max_triangles`` is none of the above.
     """
-    path = Path(path)
+    path = Path(os.path.expanduser(path))
     check_choice("up", up, ("auto", "y", "z"))
     if scale != "auto" and not (is_number(scale) and scale > 0):
         raise ValueError(f"scale={scale!r}: pass the metres per unit of the file, a positive number, or leave it out")

@@ -23,6 +23,12 @@ def is_writable(folder: Path) -> bool:
     return existing.is_dir() and os.access(existing, os.W_OK)
 
 
+def check_folder(path: Path) -> None:
+    """Raise OSError unless ``make_folder`` can make a folder; to be called before the work whose results it gets."""
+    if not is_writable(path):
+        make_folder(path)  # raises, with the reason
+
+
 def check_destination(path: Path) -> None:
     """Raise OSError unless a file can be written to a path; to be called before the work whose result is written."""
     if path.is_dir():

@@ -30,7 +30,7 @@ from gym_batchnav.library.sources import shipped_policies
 from gym_batchnav.system.nested import flattened
 from gym_batchnav.system.process import num_processors
 from gym_batchnav.system.progress import late_progress
-from gym_batchnav.system.storage import make_folder, write_atomically
+from gym_batchnav.system.storage import check_folder, make_folder, write_atomically
 from gym_batchnav.system.wording import counted
 from gym_batchnav.task.measures import main_measures
 from gym_batchnav.train import checkpoint
@@ -132,6 +132,7 @@ class TrainingRun:
             self._wall = 0.0
             self._loggers: list[Logger] = []
             if self._is_leader:
+                make_folder(out)
                 # Loggers first: a folder in which one could not be made holds no run.
                 self._loggers = make_loggers(loggers, out, described(self.given, self.config), self.ppo.frames)
                 for logger in self._loggers:
@@ -359,7 +360,7 @@ def _settings(out: Path, given: Names, resume: bool) -> tuple[Names, RunConfig]:
     if not (out / FILE).exists():
         config = make_config(given)
         _check_device(config, given)
-        make_folder(out)
+        check_folder(out)
         return given, config
     if not resume:
         raise FileExistsError(f"'{out}' contains a run: resume it with resume=True (--resume), or pass another out=")

@@ -118,13 +118,14 @@ def test_bench_prints_figures(what, monkeypatch):
     ],
 )
 def test_an_error_that_the_user_can_fix_is_one_line(arguments, said, tmp_path, monkeypatch, capfd, recwarn):
-    where = ("--out", str(tmp_path)) if arguments[0] == "demo" else ()
+    where = ("--out", str(tmp_path / "out")) if arguments[0] == "demo" else ()
     monkeypatch.setattr(sys, "argv", ["gym-batchnav", *arguments, *where])
     monkeypatch.setattr(warnings, "formatwarning", warnings.formatwarning)  # which main() replaces
     with pytest.raises(SystemExit, match="1"):
         main()
     error = capfd.readouterr().err
     assert not any("could not be compiled" in str(one.message) for one in recwarn)
+    assert not list(tmp_path.iterdir())
     assert error.splitlines()[-1].startswith("error: ") and said in error and "Traceback" not in error
 
 

@@ -210,6 +210,7 @@ PAIR = np.repeat(POINT, 2, axis=0)
         (lambda mesh: mesh.distance_to_obstacle(POINT, max_distance=-1.0), ValueError, "max_distance"),
         (lambda mesh: mesh.distance_to_obstacle(POINT, max_distance=np.nan), ValueError, "max_distance"),
         (lambda mesh: mesh.top_down_map(0), ValueError, "cell=0"),
+        (lambda mesh: mesh.top_down_map(height=np.nan), ValueError, "height=nan"),
         (lambda mesh: mesh.save("out.xyz"), ValueError, r"out\.xyz.*\.navmesh"),
         (lambda mesh: mesh.sight_distance(PAIR, np.zeros(2), 2.0), ValueError, "one row per point"),
         (lambda mesh: mesh.sight_distance(PAIR, np.zeros((3, 1)), 2.0), ValueError, "one row per point"),

@@ -488,6 +488,13 @@ def test_files_that_are_not_scenes_are_refused(tmp_path, name, content, reason):
     assert str(error.value) == f"scene '{tmp_path / name}': {error.value.reason}"
 
 
+def test_a_path_may_begin_with_the_home_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    (tmp_path / "square.glb").write_bytes(square().bytes())
+    assert load_scene("~/square.glb").name == "square"
+
+
 def test_a_missing_file_is_the_same_error_wherever_it_is_named(tmp_path):
     words = r"^scene file '.*none\.glb' does not exist: check the path$"
     for use in (load_scene, scene_sources):

@@ -197,7 +197,7 @@ class TestRefusals:
             start(loggers=["tensorboard"])
         assert not list(tmp_path.iterdir())
 
-    def test_what_cannot_be_learned_is_refused_before_scenes_load(self, start, monkeypatch):
+    def test_what_cannot_be_learned_is_refused_before_scenes_load(self, start, tmp_path, monkeypatch):
         monkeypatch.setattr("gym_batchnav.train.run._warm_env", lambda *_: pytest.fail("scenes were loaded first"))
         for says, given in (
             ("num_minibatches=99: pass at most num_envs=", {"ppo.num_minibatches": 99}),
@@ -206,6 +206,7 @@ class TestRefusals:
         ):
             with pytest.raises(ValueError, match=says):
                 start(**given)
+        assert not list(tmp_path.iterdir())
 
     def test_without_a_checkpoint_it_begins(self, start):
         start(seed=3)

@@ -57,13 +57,12 @@ def generate(
     from gym_batchnav.scene.save import save_glb
     from gym_batchnav.system.compilation import compile_ahead
     from gym_batchnav.system.progress import late_progress
-    from gym_batchnav.system.storage import is_writable, make_folder
+    from gym_batchnav.system.storage import check_folder, make_folder
     from gym_batchnav.system.wording import counted
 
     numbers = _numbers(seeds)
     prefix = "apartment" if kind == "home" else "scene" if kind == "mixed" else kind
-    if not is_writable(out):
-        make_folder(out)  # raises before scenes are generated
+    check_folder(out)
     console = Console(soft_wrap=True)
     compile_ahead(building_workloads(measures=True))
     with late_progress("Generating scenes", len(numbers)) as done:
