@@ -41,7 +41,7 @@ FOLDER = Path(__file__).parent / "presets"
 MAX_BYTES = 2**20  # of a run file
 ALIASES = {"frames": "ppo.total_frames"}
 CHANGEABLE = ("ppo.total_frames", "time_limit", "threads")  # settings that may differ when a run is resumed
-ON_A_GPU = ("ppo.autocast", "ppo.channels_last", "ppo.compile")
+ON_A_GPU = ("ppo.channels_last", "ppo.compile")
 # Kinds of policies that read no images, and the sensors that they have by default.
 SENSORS_WITHOUT_IMAGES: dict[str, tuple[str, ...]] = {"blind": (), "scan": (WalkScan.name,)}
 _UNITS = {"s": 1, "m": 60, "h": 3600}

@@ -284,10 +284,10 @@ class Policy(nn.Module):
             return logits[0], values[0], state
         features = self.features(observation) if features is None else features
         remembered, state = self.core(self._inputs(observation, begun, features), state, begun)
-        precision = self.actor.weight.dtype  # autocast may have lowered it
-        logits = self.actor(remembered)
-        values = self.critic(remembered).squeeze(-1)
-        acted = logits.to(precision), values.to(precision), state.to(precision)
+        precision = self.actor.weight.dtype
+        remembered, state = remembered.to(precision), state.to(precision)  # autocast may have lowered it
+        with torch.autocast(self.device.type, enabled=False):  # rounded values would blur small rewards
+            acted = self.actor(remembered), self.critic(remembered).squeeze(-1), state
         if not predict:
             return acted
         predicted = {

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import llvmlite.binding as llvm
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -29,6 +30,7 @@ from gym_batchnav.train.rollout import Collector, Rollout
 from gym_batchnav.train.shards import Shards
 
 OPTIMIZERS = ("lamb", "adamw")
+AUTO = "auto"
 ENCODER_ALONE = 0.9  # the teacher's share of actions above which only the encoder learns
 DEPTH_SHARD = 128  # frames that a thread learns from at a time when the encoder learns depth
 
@@ -64,8 +66,8 @@ class PPOConfig:
             as a terminal state.
         imitation_share: Share of the training, at its start, that imitates the teacher.
         teacher: ``"follower"`` of the shortest path, ``"mapper"`` or a policy, see ``imitation.make_teacher``.
-        autocast: Run the networks with torch's bfloat16 autocast. Processors without bfloat16 instructions learn
-            several times more slowly with it.
+        autocast: Compute the networks' matrix products and convolutions in bfloat16, with torch's autocast; ``"auto"``
+            where the device has instructions for it. Other processors learn several times more slowly with it.
         channels_last: Store the encoder's weights in the channels-last memory format, for tensor cores.
         compile: Compile the encoder with torch.compile, which needs a C++ compiler and, on a GPU, Triton.
     """
@@ -90,7 +92,7 @@ class PPOConfig:
     bootstrap_timeouts: bool = True
     imitation_share: float = 0.0
     teacher: str = "follower"
-    autocast: bool = False
+    autocast: bool | str = False
     channels_last: bool = False
     compile: bool = False
 
@@ -105,6 +107,7 @@ class PPOConfig:
         for name in ("value_weight", "entropy_weight", "prediction_weight", "weight_decay"):
             check_not_negative(**{name: getattr(self, name)})
         check_choice("optimizer", self.optimizer, OPTIMIZERS)
+        check_choice("autocast", self.autocast, (True, False, AUTO))
         check_teacher(self.teacher)
 
 
@@ -162,6 +165,7 @@ class PPO:
         self.workers = Workers() if workers is None else workers
         if policy.encoder is not None:
             prepare_encoder(policy.encoder, config)
+        self._lowers = has_bfloat16(policy.device) if config.autocast == AUTO else bool(config.autocast)
         self._parallel = self.workers.parallel(policy)
         self._has_worlds = env.worlds is not None
         alone = policy.device.type == "cpu" and self.workers.size == 1
@@ -173,7 +177,7 @@ class PPO:
             policy,
             config.num_steps,
             own_seed,
-            config.autocast,
+            self._lowers,
             config.bootstrap_timeouts,
             teacher=config.teacher if config.imitation_share > 0 else None,
             shards=self._shards,
@@ -288,7 +292,7 @@ class PPO:
         taught = rollout.taught[:, envs]
         old = rollout.log_probs[:, envs]
         observed = rollout.observed(slice(None, -1), envs)
-        with torch.autocast(self.policy.device.type, torch.bfloat16, enabled=config.autocast):
+        with torch.autocast(self.policy.device.type, torch.bfloat16, enabled=self._lowers):
             logits, values, _, predicted = self._parallel(
                 observed, rollout.state[:, envs], rollout.begun[:-1, envs], predict=True
             )
@@ -319,7 +323,7 @@ class PPO:
         for batch in rows.split(config.depth_batch):
 
             def loss_of(part: slice, batch: Tensor = batch) -> tuple[Tensor, dict[str, Tensor]]:
-                with torch.autocast(policy.device.type, torch.bfloat16, enabled=config.autocast):
+                with torch.autocast(policy.device.type, torch.bfloat16, enabled=self._lowers):
                     loss = policy.depth_loss({name: values[batch[part]] for name, values in frames.items()})
                 return loss, {"depth": loss.detach()}
 
@@ -366,6 +370,14 @@ def prepare_encoder(encoder: nn.Module, config: PPOConfig) -> None:
                 parameter.data = parameter.data.contiguous(memory_format=torch.channels_last)
     if config.compile:
         encoder.compile()
+
+
+def has_bfloat16(device: torch.device) -> bool:
+    """Return whether a device has instructions for matrix products of bfloat16."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_capability(device) >= (8, 0)
+    features = llvm.get_host_cpu_features()
+    return bool(features.get("avx512bf16") or features.get("amx-bf16"))
 
 
 def _acted(rollout: Rollout, envs: Tensor | slice) -> Tensor:

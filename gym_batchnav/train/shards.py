@@ -21,10 +21,10 @@ T = TypeVar("T")
 class Shards:
     """Threads that work on shards of at most ``acting`` environments in one step, and ``learning`` in a rollout.
 
-    Fewer environments would make matrix products less efficient.
+    With fewer environments, matrix products would be less efficient, and threads would wait for Python's lock.
     """
 
-    def __init__(self, num_threads: int, acting: int = 64, learning: int = 32) -> None:
+    def __init__(self, num_threads: int, acting: int = 128, learning: int = 32) -> None:
         self._acting = acting
         self._learning = learning
         self._threads = ThreadPoolExecutor(num_threads, "shard", partial(torch.set_num_threads, 1))

@@ -35,3 +35,20 @@ def test_a_gru_and_its_gradients_are_those_of_torch_step_by_step(num_layers):
     for own, expected in zip(*found, strict=True):
         torch.testing.assert_close(own, expected, rtol=1e-12, atol=1e-12)
     assert not found[0][3][0, 1].any(), "a state before a reset has no influence"
+
+
+def test_products_in_bfloat16_change_results_and_gradients_little():
+    """bfloat16 rounds to 1 part in 256, and the state and its sums over time are not rounded."""
+    torch.manual_seed(0)
+    core = RecurrentCore("gru", 48, 64)
+    inputs, state = torch.randn(32, 16, 48, requires_grad=True), torch.randn(1, 16, 64, requires_grad=True)
+    begun = torch.rand(32, 16) < 0.05
+    found = []
+    for lowers in (False, True):
+        with torch.autocast("cpu", torch.bfloat16, enabled=lowers):
+            outputs, last = core(inputs, state, begun)
+        loss = outputs.square().sum() + last.sum()
+        found.append([outputs, last, *torch.autograd.grad(loss, [inputs, state, *core.parameters()])])
+    for plain, lowered in zip(*found, strict=True):
+        assert lowered.dtype == torch.float32
+        assert 0 < (lowered - plain).norm() / plain.norm() < 0.01
