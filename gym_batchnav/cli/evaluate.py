@@ -104,8 +104,7 @@ def evaluate(
     if out is not None:
         if shard is None:
             check_figures()
-        if not shards:
-            check_folder(out)
+        check_folder(out)
     console = Console(stderr=as_json)
     named: dict[str, Any] = {} if agents is None else {"agents": listed(agents)}
     with console.status("Loading scenes"):
@@ -123,8 +122,6 @@ def evaluate(
     try:
         if not shards:
             _run(comparison, part, ray)
-        if out is not None:
-            make_folder(out)
         if shard is None or out is None:
             _report(comparison, out, as_json, console)
         else:
@@ -157,6 +154,7 @@ def _write_shard(comparison: Comparison, part: Part, out: Path, as_json: bool, c
     """Write the results of a part, and print how all parts are joined."""
     from gym_batchnav.evaluation.shards import write_shard
 
+    make_folder(out)
     file = write_shard(comparison, part, out)
     num_episodes = len(comparison.results[comparison.policies[0]])
     console.print(f"{file}  {counted(num_episodes, 'episode')} of each agent", highlight=False, markup=False)
@@ -177,6 +175,7 @@ def _report(comparison: Comparison, out: Path | None, as_json: bool, console: Co
     if hint is not None:
         console.print(hint, style="yellow", markup=False, highlight=False)
     if out is not None:
+        make_folder(out)
         with console.status("Drawing maps, failures and clip"):
             files = {**write_report(comparison, out, found), **draw_report(comparison, out, found)}
         for file, description in files.items():

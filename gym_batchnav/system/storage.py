@@ -18,13 +18,13 @@ _PAUSE = 0.05  # seconds between two tries
 def is_writable(folder: Path) -> bool:
     """Return whether files can be written to a folder, or, if it does not exist, to its nearest existing parent."""
     existing = folder
-    while not os.path.exists(existing) and existing != existing.parent:
+    while not os.path.lexists(existing) and existing != existing.parent:
         existing = existing.parent
     return existing.is_dir() and os.access(existing, os.W_OK)
 
 
 def check_folder(path: Path) -> None:
-    """Raise OSError unless ``make_folder`` can make a folder; to be called before the work whose results it gets."""
+    """Raise OSError unless ``make_folder`` can make a folder; call it before the work whose results go there."""
     if not is_writable(path):
         make_folder(path)  # raises, with the reason
 

@@ -40,7 +40,8 @@ FILE = "run.json"  # in the folder of a run
 FOLDER = Path(__file__).parent / "presets"
 MAX_BYTES = 2**20  # of a run file
 ALIASES = {"frames": "ppo.total_frames"}
-CHANGEABLE = ("ppo.total_frames", "time_limit", "threads")  # settings that may differ when a run is resumed
+# Settings that may differ when a run is resumed.
+CHANGEABLE = ("ppo.total_frames", "ppo.autocast", "time_limit", "threads")
 ON_A_GPU = ("ppo.channels_last", "ppo.compile")
 # Kinds of policies that read no images, and the sensors that they have by default.
 SENSORS_WITHOUT_IMAGES: dict[str, tuple[str, ...]] = {"blind": (), "scan": (WalkScan.name,)}

@@ -140,8 +140,15 @@ def color_code(pictures: Tensor) -> Tensor:
     count, height, width, _ = pictures.shape
     if pictures.device.type == "cpu":
         codes = torch.empty(count, height, width, 4)
-        code_colors(pictures.reshape(count, -1, 3).contiguous().numpy(), codes.view(count, -1, 4).numpy())
+        pixels = count, height * width
+        code_colors(pictures.contiguous().view(*pixels, 3).numpy(), codes.view(*pixels, 4).numpy())
         return codes
+    return code_on_any_device(pictures)
+
+
+def code_on_any_device(pictures: Tensor) -> Tensor:
+    """Do what ``color_code`` does, on the CPU three times more slowly."""
+    count, height, width, _ = pictures.shape
     red, green, blue = pictures.unbind(-1)
     # Whole rows and no copies: such passes over memory are most of the time.
     rows = pictures.reshape(count, height, 3 * width) * (1 / 255)

@@ -66,8 +66,9 @@ class PPOConfig:
             as a terminal state.
         imitation_share: Share of the training, at its start, that imitates the teacher.
         teacher: ``"follower"`` of the shortest path, ``"mapper"`` or a policy, see ``imitation.make_teacher``.
-        autocast: Compute the networks' matrix products and convolutions in bfloat16, with torch's autocast; ``"auto"``
-            where the device has instructions for it. Other processors learn several times more slowly with it.
+        autocast: Compute the products and convolutions of networks, except those of actor and critic, in bfloat16, with
+            torch's autocast; ``"auto"`` on processors with AVX512_BF16 or AMX and GPUs of compute capability 8. Other
+            processors learn several times more slowly with it.
         channels_last: Store the encoder's weights in the channels-last memory format, for tensor cores.
         compile: Compile the encoder with torch.compile, which needs a C++ compiler and, on a GPU, Triton.
     """

@@ -50,8 +50,8 @@ class _GRULayer(torch.autograd.Function):
     """A layer of nn.GRU over T steps, with resets.
 
     The gradient of each weight matrix is one product over all steps. Automatic differentiation adds a product per
-    step, which reads and writes the whole matrix for the few environments of a mini-batch. Matrix products are computed
-    in a precision that may be lower, all else in that of the state.
+    step, which reads and writes the whole matrix for the few environments of a mini-batch. Matrix products and
+    biases have a precision that may be lower, all else that of the state.
     """
 
     @staticmethod
@@ -74,6 +74,7 @@ class _GRULayer(torch.autograd.Function):
             one.to(precision) for one in (inputs, input_weight, state_weight, input_bias, state_bias)
         )
         from_inputs = torch.addmm(input_bias, inputs.flatten(0, 1), input_weight.t()).unflatten(0, begun.shape)
+        from_inputs = from_inputs.to(state.dtype)
         befores = state.new_empty(num_steps, num_envs, size)  # states before the steps, after resets
         gates = state.new_empty(num_steps, num_envs, 4 * size)
         outputs = state.new_empty(num_steps, num_envs, size)

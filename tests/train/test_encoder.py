@@ -12,6 +12,7 @@ from gym_batchnav.train.encoder import (  # noqa: E402
     RunningMoments,
     SEResNet9,
     SmallEncoder,
+    code_on_any_device,
 )
 
 
@@ -48,6 +49,7 @@ def test_recoded_colours_keep_what_light_does_not_change_and_tell_nothing_from_a
     centred -= centred.mean((1, 2), keepdims=True)
     expected = centred / np.sqrt((centred**2).mean((1, 2, 3), keepdims=True) + 1e-4)
     np.testing.assert_allclose(found[:, :3].permute(0, 2, 3, 1), expected, atol=1e-5)
+    torch.testing.assert_close(code_on_any_device(pictures).permute(0, 3, 1, 2), found)
     torch.testing.assert_close(channels({"rgb": pictures * 2})[:, :3], found[:, :3], atol=0.02, rtol=0)
     nothing, wall = torch.zeros(1, 8, 12, 3, dtype=torch.uint8), torch.full((1, 8, 12, 3), 90, dtype=torch.uint8)
     np.testing.assert_allclose(channels({"rgb": wall}), 0, atol=1e-3)

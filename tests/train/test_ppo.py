@@ -306,10 +306,10 @@ class TestTraining:
         assert 0 < error.mean() < 0.03 and error.max() < 0.2
         assert mixed.dtype == torch.float32
 
-    @pytest.mark.parametrize("features", [{}, {"avx512f": True}, {"avx512bf16": True}, {"amx-bf16": True}])
+    @pytest.mark.parametrize("features", [{}, {"avx512bf16": False}, {"avx512bf16": True}, {"amx-bf16": True}])
     def test_mixed_precision_is_used_where_the_processor_has_it(self, features, make, monkeypatch):
         monkeypatch.setattr("gym_batchnav.train.ppo.llvm.get_host_cpu_features", lambda: features)
-        assert make("blind", autocast="auto").collector.autocast == any("bf16" in name for name in features)
+        assert make("blind", autocast="auto").collector.autocast == any(features.values())
 
     def test_the_order_of_channels_changes_nothing(self, make):
         plain = make("small")

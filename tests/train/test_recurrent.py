@@ -38,7 +38,7 @@ def test_a_gru_and_its_gradients_are_those_of_torch_step_by_step(num_layers):
 
 
 def test_products_in_bfloat16_change_results_and_gradients_little():
-    """bfloat16 rounds to 1 part in 256, and the state and its sums over time are not rounded."""
+    """bfloat16 rounds to 1 part in 256, and the state is not rounded between steps."""
     torch.manual_seed(0)
     core = RecurrentCore("gru", 48, 64)
     inputs, state = torch.randn(32, 16, 48, requires_grad=True), torch.randn(1, 16, 64, requires_grad=True)
