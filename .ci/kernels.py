@@ -28,7 +28,7 @@ COMPILED_TWICE = {
     *("draw", "_draw_band", "_add_bodies", "_start", "_aim", "find_texels", "interleave"),
     *("_is_diagonal", "try_step", "rise", "pop"),
 }
-NOT_AHEAD = {"_calibration_loop", "code_colors"}  # one measures, one is in a module that needs torch
+NOT_AHEAD = {"_calibration_loop", "code_colors"}  # one measures, one is for training
 ENTRY = re.compile(r".+\.(\w+)-\d+\.py\d+.*")
 
 
