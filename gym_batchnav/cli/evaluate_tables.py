@@ -22,6 +22,7 @@ COLUMNS = {
     "num_steps": "steps",
 }
 _NAME_WIDTH = 9  # characters, at least
+_MOST_SCENES = 10  # with a row each
 _RARE = 0.05  # share of episodes that the policy ended by STOP, up to which a hint says so
 
 
@@ -31,6 +32,8 @@ def tables(found: Mapping[str, Any], policy: str) -> Iterator[Table]:
     yield _of_agents(found, f"{policy}: {counts}, 95% intervals")
     yield _of_statistics(found)
     yield _by_group(found, "distance", "geodesic distance from start to goal")
+    if 1 < len(found["scenes"]) <= _MOST_SCENES:
+        yield _by_group(found, "scene", "scene")
     if "by_category" in found:
         yield _by_group(found, "category", "category of the goal")
 

@@ -180,10 +180,11 @@ def _recordings(cameras: Mapping[str, Camera], sensors: Sequence[str]) -> dict[s
     for text in sensors:
         camera, slash, sensor = text.rpartition("/")
         if sensor not in SENSOR_FORMATS:
-            raise ValueError(
-                f"sensors={tuple(sensors)!r}: {sensor!r} is not one of {', '.join(map(repr, SENSOR_FORMATS))}; others "
-                "are objects, such as GPS() and Compass() of gym_batchnav.task.sensors"
-            )
+            remedy = "others are objects, such as GPS() and Compass() of gym_batchnav.task.sensors"
+            if text in cameras:
+                remedy = f"one image of this camera is {text + '/depth'!r}"
+            known = ", ".join(map(repr, SENSOR_FORMATS))
+            raise ValueError(f"sensors={tuple(sensors)!r}: {sensor!r} is not one of {known}; {remedy}")
         if slash and (camera not in cameras or camera == ONLY):
             known = ", ".join(map(repr, filter(None, cameras))) or "none with a name: pass camera={'front': Camera()}"
             raise ValueError(f"sensors={tuple(sensors)!r}: unknown camera {camera!r}; available: {known}")

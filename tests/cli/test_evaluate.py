@@ -456,6 +456,15 @@ def test_tables_have_the_measures_of_the_task_and_the_causes_of_the_evaluation(m
     assert shown["fell asleep"] == ["7"] and shown["loop"] == ["4"] and "wrong STOP" not in shown
 
 
+@pytest.mark.parametrize("num_scenes", [1, 2, 10, 11])
+def test_a_few_scenes_have_a_row_each(num_scenes):
+    names = [f"hall_{number}" for number in range(num_scenes)]
+    rows = [{"scene": name, "episodes": 2, "spl": 0.5, "spl_interval": [0.4, 0.6]} for name in names]
+    found = list(tables({**FOUND, "scenes": names, "by_scene": {"policy": rows}}, "policy"))
+    shown = [list(table.columns[0].cells) for table in found if table.columns[0].header == "scene"]
+    assert shown == ([names] if 2 <= num_scenes <= 10 else [])
+
+
 @pytest.mark.parametrize("terminal", [False, True])
 def test_no_figure_is_cut_off_where_the_table_is_wider_than_the_terminal(terminal):
     names = ("policy", "a_policy_with_a_long_name.safetensors")

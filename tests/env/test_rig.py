@@ -151,6 +151,7 @@ def test_images_on_the_gpu_are_drawn_by_warp(monkeypatch, camera):
         ({1: FRONT}, ("depth",), "without '/'"),
         (RIG, ("right/depth",), "'right'; available: 'front', 'left', 'wide', 'back'"),
         (RIG, ("front/heat",), "'heat' is not one of"),
+        (RIG, ("front",), "'front' is not one of .*; one image of this camera is 'front/depth'"),
         (RIG, ("depth", "left/depth"), "'left/depth' is listed twice"),
         (FRONT, ("front/depth",), "pass camera={'front'"),
         (FRONT, ("/depth",), "unknown camera ''"),
