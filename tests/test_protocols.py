@@ -239,6 +239,22 @@ def test_a_task_for_a_team_has_the_agents_of_a_world(name, team):
         assert envs.unwrapped.task.num_agents == 3
 
 
+@pytest.mark.parametrize("name", ["Tag", "Rendezvous"])
+def test_a_world_with_too_few_agents_for_its_task_is_refused(name):
+    with (
+        closing(gymnasium.make_vec(f"BatchNav/{name}-v0", 60, agents_per_world=(1, 3), sensors=(), **SCENES)) as envs,
+        pytest.raises(ValueError, match=r"fewer than 2 agents: pass agents_per_world=\(2, 3\)"),
+    ):
+        envs.reset(seed=0)
+
+
+def test_a_protocol_overrides_the_sensors_of_a_wrapper():
+    with closing(gymnasium.make_vec("BatchNav/PointNavImage-v0", 2, protocol="bps-2021", **SCENES)) as envs:
+        assert envs.unwrapped.config.sensors == ("depth",)
+    with closing(gymnasium.make_vec("BatchNav/PointNavScan-v0", 2, protocol="bps-2021", **SCENES)) as envs:
+        assert envs.unwrapped.cameras.rig.first.height == 1
+
+
 @pytest.mark.parametrize("wrong", ["pointnav", 3, PointNav])
 def test_an_unknown_protocol_is_refused_by_name(wrong):
     with pytest.raises(ValueError, match=r"protocol=.*'pointnav-2021'.*NavigationProtocol"):

@@ -93,7 +93,7 @@ def _of_statistics(found: Mapping[str, Any]) -> Table:
 
 
 def _by_group(found: Mapping[str, Any], group: str, meaning: str) -> Table:
-    """Return the main measure of all agents in each group of episodes: by "distance" or "category"."""
+    """Return the main measure of all agents in each group of episodes: by "distance", "scene" or "category"."""
     by_agent = found[f"by_{group}"]
     measure = found["measure"]
     table = _table(f"{measure_in_words(measure)} by {meaning}", group, ["episodes", *by_agent])

@@ -63,10 +63,13 @@ def tune(
             f"The log has {counted(len(known), 'run')}, but {explore} are needed: measuring {explore} settings, as "
             f"with --explore {explore}"
         )
-    order = np.random.default_rng(0).permutation(len(settings))[:explore].tolist()
+    here = (situation.scenes, situation.sensors)
+    before = {run.settings for run in known if (run.situation.scenes, run.situation.sensors) == here}
+    fresh = [one for one in settings if one not in before] or settings
+    order = np.random.default_rng(0).permutation(len(fresh))[:explore].tolist()
     with share_progress("Measuring") as show:
         for done, row in enumerate(order):
-            known.append(work.measure(situation, settings[row], _SECONDS))
+            known.append(work.measure(situation, fresh[row], _SECONDS))
             tuning.record_run(known[-1])
             show((done + 1) / len(order))
     choices = tuning.choose(known, situation, settings)

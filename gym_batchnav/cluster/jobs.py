@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gym_batchnav.cluster.shards import SharedFolder, run_shards, shared
+from gym_batchnav.cluster.shards import SharedFolder, connected, run_shards, shared
 from gym_batchnav.collect.collector import Collected, collect
 from gym_batchnav.collect.folder import ASIDE
 from gym_batchnav.env.config import Episodes, Scenes
@@ -123,7 +123,7 @@ def collect_on(address: str, out: Path, keywords: Mapping[str, Any], num_cpus: i
         given["episodes"] = replace(episodes, file=Path(episodes.file).absolute())
     started = time.perf_counter()
     out = out.resolve()
-    with shared(out, "out", out / ASIDE) as folder:
+    with connected(address), shared(out, "out", out / ASIDE) as folder:
         work = partial(_collect, folder, given)
         parts = run_shards(work, address, "Parts of the collection", MOST_PARTS, num_cpus).values()
     whole = collect(out, **keywords)  # finds all shards and makes the dataset

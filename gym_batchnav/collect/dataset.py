@@ -117,9 +117,9 @@ class DatasetInfo:
     episodes_per_scene: int  # the first ones
     episodes_per_shard: int  # the last shard of a scene may have fewer
     scenes: tuple[str, ...]  # names, in order
-    env: Mapping[str, Any]  # the keywords that were passed to collect, as JSON has them
+    env: Mapping[str, Any]  # the keywords of the batch: those passed to collect and the policy's, as JSON has them
     card: Mapping[str, Any]  # the protocol card: settings, checksums of every scene and of its episodes, versions
-    key: str = ""  # checksum of all values above except versions and renderer
+    key: str = ""  # checksum of all that changes an episode, see with_key
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,6 +83,12 @@ def merge_datasets(out: str | Path, folders: Sequence[str | Path]) -> Checked:
             if known.files != record.files or known.episodes != record.episodes:
                 raise ValueError(f"shard {record.shard.name} differs between '{by_name[record.shard.name][0]}' and "
                                  f"'{folder}': remove one of its folders")  # fmt: skip
+    counts = sorted({part[1].episodes_per_scene for part in parts})
+    if any(count % info.episodes_per_shard for count in counts[:-1]):
+        raise ValueError(
+            f"the datasets have {', '.join(map(str, counts))} episodes per scene, and only the largest number need not "
+            f"fill shards of {info.episodes_per_shard}: merge them separately"
+        )
     check_together([record for _, record in by_name.values()])
     scenes = tuple(dict.fromkeys(scene for part in parts for scene in part[1].scenes))
     info = replace(info, scenes=scenes, episodes_per_scene=max(part[1].episodes_per_scene for part in parts))

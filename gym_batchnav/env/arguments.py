@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+
+from gym_batchnav.system.notices import warn_user
 
 RESET_OPTIONS = ("reset_mask", "episode_index", "episode_order", "episodes")
 
@@ -23,7 +24,7 @@ def options_of(options: Any) -> Mapping[str, Any]:
     unknown = [name for name in options if name not in RESET_OPTIONS]
     if unknown:
         known = ", ".join(map(repr, RESET_OPTIONS))
-        warnings.warn(f"reset options {unknown!r} are ignored: the known options are {known}", stacklevel=3)
+        warn_user(f"reset options {unknown!r} are ignored: the known options are {known}")
     return options
 
 

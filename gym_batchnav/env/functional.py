@@ -100,7 +100,7 @@ class BatchState:
         indices = indices_of(indices, self.num_envs)
         if len(indices) != self.num_envs:
             raise ValueError(f"{len(indices)} indices for {self.num_envs} environments: pass one each")
-        block = np.empty_like(self.block)
+        block = np.zeros_like(self.block)  # also between the arrays, so that equal states have equal bytes
         taken = self.layout.views(block)
         for part, arrays in self.layout.views(self.block).items():
             rows = self._worlds_of(indices, len(arrays["keys"])) if part == "worlds" else indices

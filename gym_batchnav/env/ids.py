@@ -99,8 +99,9 @@ def make_batch(name: str, num_envs: int = 1, **keywords: Any) -> VectorEnv:
     one = IDS[name]
     task = resolve_name(one.task)
     wrapper = None if one.wrapper is None else resolve_name(one.wrapper)
-    if wrapper is not None:
-        keywords = {**wrapper.keywords, **keywords}
+    defaults: dict[str, Any] = {} if wrapper is None else dict(wrapper.keywords)
+    if "camera" in defaults:  # a scan needs it, whatever a protocol's is
+        keywords = {"camera": defaults.pop("camera"), **keywords}
     if keywords.get("protocol") is not None:
         protocol = protocol_of(keywords["protocol"])
         if keywords.get("task") is None and not isinstance(protocol.task, task):
@@ -109,7 +110,7 @@ def make_batch(name: str, num_envs: int = 1, **keywords: Any) -> VectorEnv:
             raise ValueError(f"protocol={protocol.name!r} is for {theirs}, not {task.__name__}: {remedy} instead")
         if keywords.get("max_episode_steps") == one.max_episode_steps:
             keywords = {key: value for key, value in keywords.items() if key != "max_episode_steps"}
-    env = BatchNavEnv(num_envs, **with_defaults(keywords, {"task": task(), **one.defaults(keywords)}))
+    env = BatchNavEnv(num_envs, **with_defaults(keywords, {**defaults, "task": task(), **one.defaults(keywords)}))
     if wrapper is None:
         return env
     try:

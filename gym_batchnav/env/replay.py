@@ -61,6 +61,9 @@ class RecordWorlds(VectorWrapper):
             raise ValueError(f"worlds={worlds}: there are worlds 0 to {num_worlds - 1}")
         self._is_recorded = np.isin(np.arange(num_worlds), list(recorded))
         self._recordings: dict[int, _Recording] = {}
+        dtype = self._batch.single_action_space.dtype
+        if dtype not in (np.float32, np.int64):
+            raise ValueError(f"actions of {dtype} cannot be recorded: give their space float32 or int64")
         make_folder(self.folder)
         if any(self.folder.glob(f"*{ENDING}")):
             raise ValueError(f"folder '{self.folder}' has {ENDING} files already: name an empty one")

@@ -45,7 +45,12 @@ class Simulator:
         if num_processors() < numba.config.NUMBA_NUM_THREADS:  # type: ignore[attr-defined]
             numba.set_num_threads(min(num_processors(), numba.get_num_threads()))  # Numba ignores a container's quota
         owners = (components, config.delays, self.actions)
-        buffers = {name: array for owner in owners for name, array in owner.buffers(num_agents).items()}
+        buffers: dict[str, np.ndarray] = {}
+        for owner in owners:
+            for name, array in owner.buffers(num_agents).items():
+                if name in buffers:
+                    raise ValueError(f"buffers {name!r} of a component: the batch has others of this name; rename them")
+                buffers[name] = array
         self.state = StateBlock(num_agents, buffers, arrays)  # the following three, written in place
         self.agents = self.state.agents
         self.episodes = self.state.episodes
@@ -166,7 +171,7 @@ class Simulator:
             there = slot == entered
             self._start(indices[there], int(entered), row[there])
         self.library.occupy(self._user, self.agents.slot)
-        if self.worlds is not None:
+        if self.worlds is not None and len(indices):
             self.worlds.begin(self.worlds.of_rows(indices), self.agents)
         return indices
 

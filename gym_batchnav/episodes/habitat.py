@@ -418,7 +418,7 @@ def _by_scene(path: Path, rows: list[dict[str, Any]], first: int) -> dict[tuple[
 
 def scene_parts(row: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the folders and the stem in the ``scene_id`` of an episode; ValueError if it is missing or too long."""
-    scene_id = text_of(row.get("scene_id", ""))
+    scene_id = text_of(row.get("scene_id") or "")
     if not scene_id:
         raise ValueError("scene_id is missing: pass the path of a scene")
     if max(scene_id.count("/"), scene_id.count("\\")) > MAX_FOLDERS:
@@ -445,8 +445,14 @@ def _parse_rows(path: Path, numbered: list[tuple[int, dict[str, Any]]], first: i
         except (TypeError, ValueError, OverflowError) as error:
             raise ValueError(f"{path}: episode {index} is malformed: {shorten(str(error), 200)}") from error
         values[k, :7] = (*position, yaw_of(rotation), *goal)
-        ids.append(text_of(row.get("episode_id", first + index)))
+        ids.append(id_of(row, first + index))
     return _Episodes(np.array([first + index for index, _ in numbered]), ids, values)
+
+
+def id_of(row: Mapping[str, Any], number: int) -> str:
+    """Return the ``episode_id`` of an episode as text, by default its number in the file."""
+    value = row.get("episode_id")
+    return text_of(number if value is None else value)
 
 
 def numbers_of(field: str, values: Any, count: int) -> list[float]:

@@ -15,6 +15,7 @@ from gym_batchnav.episodes.habitat import (
     beginning_of,
     check_file_names,
     content_of,
+    id_of,
     names_of,
     numbers_of,
     read_document,
@@ -148,8 +149,14 @@ def _parse_row(row: Mapping[str, Any], index: int) -> _Row:
     info = row.get("info") or {}
     length = info.get("geodesic_distance") if isinstance(info, dict) else None
     distance = float("nan") if length is None else float(length)
-    file = text_of(row.get("scene_id", "")).replace("\\", "/").rsplit("/", 1)[-1]
-    return _Row(text_of(row.get("episode_id", index)), start, heading, distance, category, f"{file}_{category}")
+    key = _key(text_of(row.get("scene_id") or ""), category)
+    return _Row(id_of(row, index), start, heading, distance, category, key)
+
+
+def _key(scene_id: str, category: str) -> str:
+    """Return the key of ``goals_by_category`` for a category in a scene: the name of its file, and the category."""
+    file = scene_id.replace("\\", "/").rsplit("/", 1)[-1]
+    return f"{file}_{category}"
 
 
 def _parse_goals(goals: Any, field: str) -> _Set:
@@ -225,8 +232,7 @@ def object_document(
             row["info"] |= {"euclidean_distance": straight[index], "closest_goal_object_id": closest.object_id}
             rows.append(row)
         for one in instances:
-            key = f"{scene_id.rsplit('/', 1)[-1]}_{one.category}"
-            goals.setdefault(key, []).append(_goal_of(one, ids[one.category]))
+            goals.setdefault(_key(scene_id, one.category), []).append(_goal_of(one, ids[one.category]))
     return {"episodes": rows, **dict.fromkeys(_IDS, ids), "goals_by_category": goals}
 
 

@@ -46,7 +46,7 @@ class EpisodeSchedule:
         self._sizes = np.asarray(num_episodes, np.int64)
         self._active = active
         self._offsets = np.concatenate([[0], np.cumsum(self._sizes)])
-        self.first = np.zeros_like(self._sizes) if self._rotates else self._offsets[:-1]
+        self._first = np.zeros_like(self._sizes) if self._rotates else self._offsets[:-1]
         self._all: np.ndarray | None = None
         if self._chosen is not None and self._chosen.size and self._chosen.max() >= self.total:
             self._chosen = None  # the scenes they were chosen for have left
@@ -82,7 +82,7 @@ class EpisodeSchedule:
 
     def index(self, slot: np.ndarray, episode: np.ndarray) -> np.ndarray:
         """Return the numbers of episodes [N] in slots [N], counted across all slots unless scenes rotate."""
-        return self.first[slot] + episode
+        return self._first[slot] + episode
 
     def locate(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the slots and rows of the episodes with the given numbers [N]: the inverse of ``index``."""

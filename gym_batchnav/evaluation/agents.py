@@ -62,7 +62,7 @@ def env_keywords_of(agent: Agent) -> dict[str, Any]:
         raise ValueError(
             f"env_keywords={given!r} of an agent: pass a dict with keywords among {', '.join(sorted(known))}"
         )
-    if "sensors" not in given:
+    if not isinstance(given.get("sensors"), (tuple, list)):  # anything else is refused with all keywords
         return dict(given)
     own = tuple(given["sensors"])
     images = dict.fromkeys(key for one in own for key in getattr(one, "images", ()))

@@ -20,16 +20,16 @@ from gym_batchnav.evaluation.agents import Agent, env_keywords_of, with_sensors
 from gym_batchnav.evaluation.evaluate import WHOLE, EvaluatedEpisodes, episode_numbers, evaluate
 from gym_batchnav.evaluation.failures import measures_for_causes
 from gym_batchnav.evaluation.intervals import Estimate, estimates
-from gym_batchnav.evaluation.named_agents import FOLLOWER, NAMES, RANDOM, agent_file, named_agent
+from gym_batchnav.evaluation.named_agents import FOLLOWER, RANDOM, agent_file, named_agent
 from gym_batchnav.evaluation.world import PolicyAbout
-from gym_batchnav.library.sources import assets_dir, scene_sources
+from gym_batchnav.library.sources import scene_sources, shipped_policies
 from gym_batchnav.system.numbers import check_counts
 from gym_batchnav.system.parts import Part
 from gym_batchnav.system.progress import late_progress
 from gym_batchnav.task.pointnav import PointNav
 
-SHIPPED_POLICY = "pointnav_depth.safetensors"
-SHIPPED_BLIND = "pointnav_blind.safetensors"
+SHIPPED_POLICY = "pointnav_depth"
+SHIPPED_BLIND = "pointnav_blind"
 POLICY = "policy"
 BLIND = "blind"
 BASELINES = (BLIND, RANDOM, FOLLOWER)  # compared with by default; they see no images
@@ -87,7 +87,7 @@ class Asked:
 
     def with_files(self, files: Mapping[str, Path]) -> Asked:
         """Return the same arguments with policy files replaced by ``files``, which has new paths by the old ones."""
-        renamed = {old: str(new) for old, new in files.items() if old not in NAMES}
+        renamed = {old: str(new) for old, new in files.items()}
         return replace(
             self,
             policies=tuple(renamed.get(name, name) for name in self.policies),
@@ -189,10 +189,9 @@ def make_comparison(asked: Asked, load: LoadAgent, note: Callable[[str], None] =
         FileNotFoundError: A file does not exist.
     """
     if not asked.policies:
-        file = _shipped(SHIPPED_POLICY)
-        if file is None:
+        if SHIPPED_POLICY not in shipped_policies():
             raise ValueError("this version ships no policy: pass policy=, a file that gym-batchnav train wrote")
-        asked = replace(asked, policies=(str(file),))
+        asked = replace(asked, policies=(SHIPPED_POLICY,))
     policies = _policies(asked, load)
     about = next(iter(policies.values())).about
     baselines = _baselines(asked, load)
@@ -289,23 +288,17 @@ def _baselines(asked: Asked, load: LoadAgent) -> dict[str, ChosenAgent]:
     chosen: dict[str, ChosenAgent] = {}
     for name in asked.agents:
         if name == BLIND:
-            file = _shipped(SHIPPED_BLIND)
-            if file is not None:
-                chosen[BLIND] = _choose(str(file), asked, load, "agents")
+            if SHIPPED_BLIND in shipped_policies():
+                chosen[BLIND] = _choose(SHIPPED_BLIND, asked, load, "agents")
             continue
         one = _choose(name, asked, load, "agents")
         label = name if one.file is None else one.file.name
-        if label in chosen or _OF_POLICIES.fullmatch(label):
+        if label in chosen or _OF_POLICIES.fullmatch(label) or (one.file is not None and label in BASELINES):
             raise ValueError(
                 f"agents={list(asked.agents)!r}: the name {label!r} is taken: list each agent once, or rename the file"
             )
         chosen[label] = one
     return chosen
-
-
-def _shipped(name: str) -> Path | None:
-    path = assets_dir() / name
-    return path if path.is_file() else None
 
 
 def _world(asked: Asked, policies: dict[str, ChosenAgent], baselines: dict[str, ChosenAgent]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Agents by name: the follower, the mapper, random actions, shipped policies, or your own as ``module:name``."""
+"""Agents by name: the follower, the mapper, random actions, or your own as ``module:name``; and files of policies."""
 
 from __future__ import annotations
 
@@ -82,17 +82,16 @@ def _from_module(name: str, option: str) -> Agent:
     folder = os.getcwd()
     sys.path.insert(0, folder)
     try:
-        found = getattr(importlib.import_module(module), attribute)
+        imported = importlib.import_module(module)
     except ImportError as error:
         raise ValueError(f"{option}={name!r}: {error}: pass 'module:name' of a module that can be imported") from error
-    except AttributeError as error:
-        raise ValueError(f"{option}={name!r}: {error}: check the name after the colon") from error
     finally:
         if folder in sys.path:
             sys.path.remove(folder)
-    if isinstance(found, type):
-        found = found()
+    if not hasattr(imported, attribute):
+        raise ValueError(f"{option}={name!r}: module {module!r} has no {attribute!r}: check the name after the colon")
+    found = getattr(imported, attribute)
     try:
-        return as_agent(found)
+        return as_agent(found() if isinstance(found, type) else found)
     except TypeError as error:
         raise ValueError(f"{option}={name!r}: {error}") from error

@@ -117,8 +117,8 @@ def take_results(comparison: Comparison, rows: Mapping[str, Sequence[Columns]]) 
     expected = comparison.numbers
     if set(rows) != set(comparison.agents):
         raise ValueError(
-            f"the shards have results of the agents {', '.join(rows)} instead of {', '.join(comparison.agents)}: run "
-            "them again"
+            f"the shards have results of the agents {', '.join(rows)} instead of {', '.join(comparison.agents)}: "
+            "pass policy= and agents= as for the shards, or leave them out"
         )
     for agent in comparison.agents:
         env = comparison.env_of(agent)

@@ -116,7 +116,7 @@ class Group:
     """Some of the episodes and the estimates of measures in them.
 
     Attributes:
-        name: Name of the scene, or the range of distances.
+        name: Name of the scene or the category, or the range of distances.
         num_episodes: Their number.
         estimates: Mean and interval by measure.
     """

@@ -193,7 +193,7 @@ def largest_within(count: Callable[[float], int], limit: int, least: float, usua
     """
     low = (least, count(least))
     high = (usual, count(usual))
-    if low[1] >= limit:
+    if low[1] >= limit or not high[1]:  # nothing is left to count
         return least
     near = _NEAR if limit < _MANY else _NEAR_MANY
     for _ in range(_STEPS):

@@ -39,7 +39,7 @@ class SceneLibrary:
     ``restart``, ``set_state`` and ``put``, which are called between steps.
 
     A scene that cannot be used is refused, with one warning. A scene that could not be loaded for a possibly temporary
-    reason is retried at its next turn.
+    reason is retried at its next turn, and left out if scenes do not rotate.
 
     *Preparers* derive data from scenes (a ray tree, a navmesh, episodes): callables that run on every scene in a slot.
     Equal preparers share their results. Results count as memory if they have an attribute ``nbytes`` (main memory) or
@@ -55,7 +55,8 @@ class SceneLibrary:
         rotate_every: Minimum number of steps between two changes of scene.
         deterministic: Wait for the loader, so that scenes change at the same steps in every run.
         max_bytes: Limit for scenes and the data derived from them, applied separately to main memory and to the
-            graphics device; a scene that does not fit is passed over.
+            graphics device. A scene that does not fit waits for its next turn if scenes rotate, and is left out
+            otherwise.
         prepare_ahead: Fills the cache in other processes before scenes are loaded in this one.
         release_worker: Called when the last user has left, to end those processes.
 
@@ -527,6 +528,7 @@ class SceneLibrary:
                         problem = f"scene {name!r} of the state cannot be loaded: {loaded.error}"
                         raise ValueError(problem) from loaded.error
                     held[index] = index, loaded.scene, loaded.made
+                    self._refusals.failures.pop(index, None)
                 contents.append(held[index])
         return contents
 
@@ -567,9 +569,13 @@ class SceneLibrary:
         limit = f"max_bytes={self._max_bytes}"
         if not chosen:
             raise ValueError(f"no scene fits into {limit}: increase it") if too_large else self._refusals.none_left()
-        if too_large:
+        if len(chosen) == self._num_lanes:
+            for index in too_large:
+                self._refusals.pass_over(index, limit)
+        elif too_large:
+            what = "at a time" if self.rotates else f"of {len(self.names)}, always the same"
             warn_user(
-                f"only {counted(len(chosen), 'scene')} at a time, since more do not fit into {limit}: pass a larger "
+                f"only {counted(len(chosen), 'scene')} {what}, since more do not fit into {limit}: pass a larger "
                 "max_bytes=, or a smaller texture_size= or max_triangles="
             )
         self._arriving = None
@@ -595,8 +601,9 @@ class SceneLibrary:
         for loaded in load_now(sources, self._preparers, self._prepare_ahead):
             if loaded.error is None:
                 held[loaded.index] = loaded.index, loaded.scene, loaded.made
+                self._refusals.failures.pop(loaded.index, None)
             else:
-                self._refusals.note(loaded.index, loaded.error)
+                self._refusals.note(loaded.index, loaded.error, self.rotates)
                 failed.add(loaded.index)
         return failed
 
@@ -634,7 +641,7 @@ class SceneLibrary:
             for message in loaded.warnings:
                 warn_user(message)
             if loaded.error is not None:
-                self._refusals.note(loaded.index, loaded.error)
+                self._refusals.note(loaded.index, loaded.error, retried=True)
                 if is_lasting(loaded.error):
                     self._request_next()
                     continue

@@ -228,7 +228,7 @@ class Refusals:
 
     Attributes:
         reasons: Reasons of refusal, by scene index.
-        failures: Last errors of scenes that will be retried, by scene index.
+        failures: Last errors of scenes that may load another time, by scene index.
         num_passed_over: Number of turns that were skipped because a scene did not fit.
     """
 
@@ -238,8 +238,13 @@ class Refusals:
         self.failures: dict[int, str] = {}
         self.num_passed_over = 0
 
-    def note(self, index: int, error: Exception) -> None:
+    def note(self, index: int, error: Exception, retried: bool) -> None:
         """Record that a scene could not be loaded: it is refused if the error is lasting.
+
+        Args:
+            index: The scene.
+            error: Why it could not be loaded.
+            retried: Whether the scene gets another turn.
 
         Raises:
             ValueError: If it was the last one.
@@ -250,10 +255,8 @@ class Refusals:
         is_first = index not in self.failures
         self.failures[index] = f"{type(error).__name__}: {reason_of(error)}"
         if is_first:
-            warn_user(
-                f"scene {self._names[index]!r} could not be loaded ({self.failures[index]}): it is retried at its "
-                "next turn"
-            )
+            then = "it is retried at its next turn" if retried else "it is left out until the environment is made again"
+            warn_user(f"scene {self._names[index]!r} could not be loaded ({self.failures[index]}): {then}")
 
     def refuse(self, index: int, error: Exception) -> None:
         """Record that a scene can never be used.
@@ -292,7 +295,7 @@ class Refusals:
 
     @property
     def failed(self) -> dict[str, str]:
-        """The last errors of scenes that will be retried, by name."""
+        """The last errors of scenes that may load another time, by name."""
         return {self._names[index]: reason for index, reason in self.failures.items()}
 
     def get_state(self) -> dict[str, str]:

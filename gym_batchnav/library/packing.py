@@ -157,20 +157,4 @@ def _check(scene: Scene) -> None:
     for picture in scene.textures:
         if picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[2] != 4 or not picture.size:
             raise ValueError(f"not a stored scene: a picture is {picture.dtype} {picture.shape}")
-    counts = (
-        (len(scene.triangles), (scene.triangle_material, scene.triangle_object)),
-        (len(scene.vertices), (scene.uvs, scene.colors)),
-        (len(scene.materials), tuple(getattr(scene.materials, name) for name in _MATERIALS)),
-    )
-    for count, columns in counts:
-        if any(column is not None and len(column) != count for column in columns):
-            raise ValueError("not a stored scene: its arrays differ in length")
-    ranges = (
-        (scene.triangles, 0, len(scene.vertices)),
-        (scene.triangle_material, 0, len(scene.materials)),
-        (scene.triangle_object, 0, len(scene.objects) + 1),
-        (scene.materials.texture, -1, len(scene.textures)),
-    )
-    for rows, low, end in ranges:
-        if rows.size and not low <= rows.min() <= rows.max() < end:
-            raise ValueError("not a stored scene: an index is out of range")
+    scene.check()

@@ -373,14 +373,14 @@ def _on_disk(part: str | Path, shipped: dict[str, Path]) -> Iterator[Recipe]:
     if str(part) == "":
         raise ValueError("scenes='': name at least one scene")
     path = Path(os.path.expanduser(part))  # unlike Path.expanduser, it leaves an unknown user as it is
-    if path.is_dir():
+    if os.path.isdir(path):
         datasets = sorted(path.glob(f"*{DATASET_ENDING}"))
         inside = datasets or _scene_files(path.iterdir())
         if not inside:
             raise ValueError(f"folder '{path}' has no scene in it: pass one with files ending in {', '.join(SUFFIXES)}")
         for file in inside:
             yield from _scenes_in(file)
-    elif path.is_file():
+    elif os.path.isfile(path):
         yield from _scenes_in(path)
     elif glob.has_magic(str(path)):
         matches = _scene_files(map(Path, glob.iglob(str(path), recursive=True)))
@@ -461,7 +461,7 @@ def _distinct_names(found: list[Recipe | Scene]) -> list[str]:
     names = [item.name for item in found]
     aliases = [() if isinstance(item, Scene) else item.aliases() for item in found]
     for level in range(max(map(len, aliases))):
-        counts = Counter(names)
+        counts = Counter(name for name, _ in set(zip(names, aliases, strict=True)))
         names = [
             other[level] if counts[name] > 1 and level < len(other) else name
             for name, other in zip(names, aliases, strict=True)

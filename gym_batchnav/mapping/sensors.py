@@ -53,7 +53,7 @@ class MapPath(Sensor):
     Attributes:
         cell_size: Side of a cell, metres.
         num_cells: Cells along each side of the map, 16 to 1024.
-        reach: Metres along the path.
+        reach: Metres along the path, of which a diagonal step between cells counts as the side of one.
         lowest: Lower things, in metres above the floor, are not obstacles. It rises by 0.04 m per metre of distance.
         highest: Higher things, in metres above the floor, are not obstacles.
         image: Key of the depth image in the observation, such as ``"front/depth"``. Its camera must be a pinhole

@@ -304,6 +304,9 @@ class NavMesh:
         ends = np.ascontiguousarray(np.clip(ends, -_FAR, _FAR), np.float64)
         if ends.shape != snapped.shape:
             raise ValueError(f"ends have the shape {ends.shape} and starts {snapped.shape}: pass equal shapes")
+        nearest = self.snap_with_polygon(ends)[1]
+        islands = self._ground.islands
+        polygons = np.where((nearest >= 0) & (islands[nearest] == islands[polygons]), polygons, np.int32(-1))
         out = np.empty(snapped.shape, np.float32)
         collided = np.empty(len(snapped), bool)
         move_points(self._row, polygons, snapped, ends, sliding, out, collided)

@@ -67,7 +67,7 @@ class NavMeshSettings:
             is_flag = isinstance(value, (bool, np.bool_))
             if isinstance(setting.default, bool) and not is_flag:
                 raise ValueError(f"{setting.name}={value!r:.100}: pass True or False")
-            if not isinstance(setting.default, bool) and not (is_number(value) and -LARGEST <= value <= LARGEST):
+            if not isinstance(setting.default, bool) and not (is_number(value) and value <= LARGEST):
                 raise ValueError(f"{setting.name}={value!r:.100}: pass a number of at most {LARGEST:g}")
             if setting.name in ("cell_size", "cell_height", "agent_height"):
                 check_length(**{setting.name: value})

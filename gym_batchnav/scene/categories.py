@@ -211,7 +211,11 @@ class SemanticIds:
 
     def of_triangles(self, scene: Scene) -> np.ndarray:
         """Return the number [T] int32 of every triangle; 0 for no object, and for categories without a number."""
-        return scene.triangle_object if self.numbers is None else self.of_objects(scene)[scene.triangle_object]
+        if self.numbers is None:
+            return scene.triangle_object
+        if not scene.objects:  # ids without a list of objects have no category
+            return np.zeros_like(scene.triangle_object)
+        return self.of_objects(scene)[scene.triangle_object]
 
     def of_objects(self, scene: Scene) -> np.ndarray:
         """Return the number [O + 1] int32 of no object, which is 0, and of every object; see ``of_triangles``."""

@@ -66,8 +66,11 @@ def naming(path: Path, remedy: str) -> Iterator[None]:
     except SceneError:
         raise
     except OSError as error:
-        denied = isinstance(error, PermissionError)
-        remedy = "make it readable" if denied else "put the file there or check the path"
+        remedy = "remove the cause and try again"
+        if isinstance(error, PermissionError):
+            remedy = "make it readable"
+        elif isinstance(error, (FileNotFoundError, NotADirectoryError, IsADirectoryError)):
+            remedy = "put the file there or check the path"
         raise SceneError(path, f"{str(error)[:_MAX_MESSAGE]}: {remedy}") from error
     except MemoryError as error:
         raise SceneError(path, "there is not enough memory to load it: free some, or simplify it") from error

@@ -107,13 +107,13 @@ def load_scene(
         raise ValueError(f"scale={scale!r}: pass the metres per unit of the file, a positive number, or leave it out")
     check_load_options(texture_size, max_triangles)
     suffix = path.suffix.lower()
-    if path.is_dir():
+    if os.path.isdir(path):
         raise SceneError(path, "it is a folder: pass a file in it")
     if suffix not in SUFFIXES:
         raise SceneError(path, _other_ending(path))
     if scene is not None and suffix not in _GLTF:
         raise SceneError(path, f"only glTF files hold several scenes: leave scene={scene!r} out")
-    if not path.exists():
+    if not os.path.exists(path):  # unlike Path.exists, False also for a name that is too long
         raise SceneNotFoundError(path)
     files = model_files(path) if suffix == MJCF_SUFFIX else SceneFiles(path)
     report_stage(f"{path.name}: reading")
@@ -123,8 +123,9 @@ def load_scene(
         loaded = _load(files, builder, suffix, name or path.stem, up, scale, scene, semantics)
         if max_triangles is not None and len(loaded.triangles) > max_triangles:
             again = partial(
-                load_scene, path, name=name, up=up, scale=scale, scene=scene, semantics=semantics, texture_size=1
-            )
+                load_scene, path.absolute(), name=name, up=up, scale=scale, scene=scene, semantics=semantics,
+                texture_size=1,
+            )  # fmt: skip
             report_stage(f"{path.name}: simplifying")
             loaded = simplify_scene(with_source(loaded, again), max_triangles)
     for sentence in files.python_warnings:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from gym_batchnav.system.wording import counted
 OPAQUE, MASK = range(2)  # alpha modes
 REPEAT, CLAMP, MIRROR = range(3)  # wrapping of textures
 LINEAR, NEAREST = range(2)  # filters of textures
+_MATERIAL_WIDTHS = {"base_color": (4,), "wrap": (2,)}  # of arrays with more than a number per material
 _UNNAMED = 2**31  # numbers of objects in a scene without a list of them have no other limit
 
 
@@ -89,10 +90,14 @@ class Scene:
             "triangle_material": (num_triangles,),
             "triangle_object": (num_triangles,),
         }
-        for name, shape in shapes.items():
-            array = getattr(self, name)
-            if array is not None and array.shape != shape:
-                raise ValueError(f"scene {self.name!r}: {name} has the shape {array.shape}: pass {shape}")
+        arrays = {name: getattr(self, name) for name in shapes}
+        for column in fields(Materials):
+            name = f"materials.{column.name}"
+            arrays[name] = getattr(self.materials, column.name)
+            shapes[name] = (len(self.materials), *_MATERIAL_WIDTHS.get(column.name, ()))
+        for name, array in arrays.items():
+            if array is not None and array.shape != shapes[name]:
+                raise ValueError(f"scene {self.name!r}: {name} has the shape {array.shape}: pass {shapes[name]}")
         for name, rows, least, count in (
             ("triangles", self.triangles, 0, num_vertices),
             ("triangle_material", self.triangle_material, 0, len(self.materials)),
@@ -124,7 +129,7 @@ class Scene:
         corners = [self.vertices[self.triangles[order, corner]] for corner in range(3)]
         low = np.minimum.reduceat(np.minimum.reduce(corners), first)
         high = np.maximum.reduceat(np.maximum.reduce(corners), first)
-        kept = ids > 0
+        kept = (ids > 0) & (ids <= len(boxes))  # a scene may have ids without a list of objects
         boxes[ids[kept] - 1] = np.stack([low[kept], high[kept]], axis=1)
         return boxes
 

@@ -12,7 +12,6 @@ import os
 import sys
 import threading
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from numba.core.dispatcher import Dispatcher
 from gym_batchnav.system.child import CallFailed, Child, ChildLost, name_of, share_work
 from gym_batchnav.system.code import PACKAGE
 from gym_batchnav.system.kernels import kernel_folder, kernels_digest
+from gym_batchnav.system.notices import warn_user
 from gym_batchnav.system.process import is_frozen, num_processors
 from gym_batchnav.system.progress import PATIENCE, late_progress
 
@@ -90,7 +90,7 @@ def compile_ahead(workloads: Sequence[Workload], processes: int | None = None) -
                     child.close()
     if failures:
         reasons = "; ".join(failures)[:2000]
-        warnings.warn(f"{NOT_AHEAD} ({reasons}): gym-batchnav doctor says what this machine lacks", stacklevel=3)
+        warn_user(f"{NOT_AHEAD} ({reasons}): gym-batchnav doctor says what this machine lacks")
     return Compiled(len(todo) - len(failures), time.perf_counter() - started, directory, tuple(failures))
 
 

@@ -81,13 +81,20 @@ class PathToOthers(KeptMeasure):
         return {self.name: np.zeros(num_envs), "path_gained": np.zeros(num_envs)}
 
     def begin(self, state: TaskState, indices: np.ndarray) -> None:
-        """Measure the distances in the worlds of agents ``indices`` [M]."""
+        """Measure the distances in the worlds of agents ``indices`` [M]; ValueError if one has too few agents."""
+        worlds = shared_worlds(state, "PathToOthers()")
+        size = worlds.num_agents
+        least = self.num_runners + 1 if self.num_runners else 2
+        if np.any(worlds.state.present[indices // size, :size].sum(axis=1) < least):
+            raise ValueError(f"a world has fewer than {least} agents: pass agents_per_world=({least}, {size})")
+        self.placed(state, indices)
+
+    def placed(self, state: TaskState, indices: np.ndarray) -> None:
+        """Measure the distances in the worlds of agents ``indices`` [M] that were moved."""
         size = shared_worlds(state, "PathToOthers()").num_agents
         chosen = np.isin(np.arange(state.num_envs // size), indices // size)
         rows = np.repeat(chosen, size)
         state.buffers[self.name][rows] = self._distances(state, state.agents.position, chosen)[rows]
-
-    placed = begin
 
     def update(self, state: TaskState, actions: np.ndarray, active: np.ndarray) -> None:
         """Measure the distances now."""

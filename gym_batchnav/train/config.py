@@ -166,7 +166,8 @@ def make_config(names: Names) -> RunConfig:
 
     ``preset`` names it, ``frames`` is short for ``ppo.total_frames``, and a time limit may be written as ``"90s"``,
     ``"60m"`` or ``"2h"``. Settings of the preset that do not suit those that are named are adapted: a policy without
-    images loses the preset's images, and ``MapPath`` with them, ``device`` also sets the switches for GPUs,
+    images loses those that none of its sensors reads, and ``MapPath`` with them, another ``device`` also sets the
+    switches for GPUs,
     there are no more mini-batches than environments, without ``MapPath`` the teacher is the follower, and with ``init``
     no teacher is imitated.
 
@@ -179,8 +180,10 @@ def make_config(names: Names) -> RunConfig:
     limit = names.get("time_limit")
     if isinstance(limit, str) and limit != NONE:
         names["time_limit"] = seconds_of("time_limit", limit)
-    switches = dict.fromkeys(ON_A_GPU, names["device"] == "cuda") if "device" in names else {}
-    config = with_changes(_preset(preset), {**switches, **names})
+    base = _preset(preset)
+    device = names.get("device", base.device)
+    switches = dict.fromkeys(ON_A_GPU, device == "cuda") if device != base.device else {}
+    config = with_changes(base, {**switches, **names})
     adapted: dict[str, Any] = {}
     if config.policy in SENSORS_WITHOUT_IMAGES:
         chosen = config.sensors if "sensors" in names else SENSORS_WITHOUT_IMAGES[config.policy]
@@ -235,7 +238,8 @@ def read_config(path: Path) -> dict[str, Any]:
         raise ValueError(f"'{path}' has {size:,} bytes: a run file has at most {MAX_BYTES:,}")
     try:
         text = path.read_text(encoding="utf-8")
-        return flattened(json.loads(text)["given"] if path.suffix == ".json" else tomllib.loads(text))
+        names = flattened(json.loads(text)["given"] if path.suffix == ".json" else tomllib.loads(text))
+        return {ALIASES.get(name, name): value for name, value in names.items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         kind = "the run.json of a run" if path.suffix == ".json" else "TOML"
         reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)[:300]
@@ -282,6 +286,7 @@ def with_changes(settings: Settings, changes: Mapping[str, Any], prefix: str = "
         if rest:
             inner[first][rest] = value
         else:
+            inner.pop(first, None)  # the later one counts
             try:
                 own[first] = checked_value(f"{prefix}{first}", value, hints[first])
             except ValueError as error:
@@ -291,7 +296,10 @@ def with_changes(settings: Settings, changes: Mapping[str, Any], prefix: str = "
                 parts = [] if isinstance(current, tuple(TASKS.values())) else [one.name for one in fields(current)]
                 raise ValueError(f"{error}: set its parts, such as {prefix}{first}.{[*parts, CLASS][0]}") from error
     for first, nested in inner.items():
-        current = getattr(settings, first)
+        if any(typing.get_origin(kind) is Mapping for kind in typing.get_args(hints[first])):  # such as task.aliases
+            own[first] = checked_value(f"{prefix}{first}", nested, hints[first])
+            continue
+        current = own.get(first, getattr(settings, first))
         if current is None:  # such as a camera without jitter
             makers: list[Any] = [kind for kind in typing.get_args(hints[first]) if is_dataclass(kind)]
             current = makers[0]() if makers else None

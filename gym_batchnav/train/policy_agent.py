@@ -84,6 +84,10 @@ class PolicyAgent:
             )
         if self.about is not None and not self.allow_mismatch:
             check_world(self.about, env)
+        elif self.about is not None and self._images:
+            own, there = ((one.width, one.height) for one in (self.about.camera, env.cameras.rig.first))
+            if own != there:
+                raise ValueError(f"the policy sees images of {own} (width, height) pixels, not {there}: use its camera")
 
     def reset(self, env: BatchNavEnv) -> None:
         """Reset the memory.

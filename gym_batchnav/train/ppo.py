@@ -18,6 +18,7 @@ from gym_batchnav.system.numbers import (
     check_between,
     check_choice,
     check_counts,
+    check_flags,
     check_not_negative,
     check_positive,
     check_whole,
@@ -67,8 +68,8 @@ class PPOConfig:
         imitation_share: Share of the training, at its start, that imitates the teacher.
         teacher: ``"follower"`` of the shortest path, ``"mapper"`` or a policy, see ``imitation.make_teacher``.
         autocast: Compute the products and convolutions of networks, except those of actor and critic, in bfloat16, with
-            torch's autocast; ``"auto"`` on processors with AVX512_BF16 or AMX and GPUs of compute capability 8. Other
-            processors learn several times more slowly with it.
+            torch's autocast; ``"auto"`` on processors with AVX512_BF16 or AMX and GPUs of compute capability 8 or
+            higher. Other processors learn several times more slowly with it.
         channels_last: Store the encoder's weights in the channels-last memory format, for tensor cores.
         compile: Compile the encoder with torch.compile, which needs a C++ compiler and, on a GPU, Triton.
     """
@@ -109,6 +110,8 @@ class PPOConfig:
             check_not_negative(**{name: getattr(self, name)})
         check_choice("optimizer", self.optimizer, OPTIMIZERS)
         check_choice("autocast", self.autocast, (True, False, AUTO))
+        flags = ("normalize_advantages", "scale_learning_rate", "bootstrap_timeouts", "channels_last", "compile")
+        check_flags(**{name: getattr(self, name) for name in flags})
         check_teacher(self.teacher)
 
 

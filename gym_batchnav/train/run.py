@@ -380,11 +380,15 @@ def _settings(out: Path, given: Names, resume: bool) -> tuple[Names, RunConfig]:
 
 def _read_run_file(out: Path) -> tuple[Names, RunConfig]:
     """Return the given and the full settings of the run in a folder."""
+    file = out / FILE
     try:
-        given = read_config(out / FILE)
-        return given, make_config(given)
+        given = read_config(file)
     except (ValueError, TypeError) as error:
-        raise ValueError(f"'{out / FILE}' is damaged ({str(error)[:300]}): pass another out=") from error
+        raise ValueError(f"'{file}' is damaged ({str(error)[:300]}): pass another out=") from error
+    try:
+        return given, make_config(given)
+    except (ValueError, TypeError) as error:  # such as a teacher's file that has moved
+        raise ValueError(f"run '{file}' cannot be resumed here ({str(error)[:300]}): pass another out=") from error
 
 
 def _check_device(config: RunConfig, given: Names) -> None:

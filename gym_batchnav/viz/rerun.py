@@ -330,8 +330,8 @@ def record(
     """Record episodes of a batch, while a program steps it, for the viewer of rerun.
 
     ``with viz.record("run.rrd", envs): ...`` writes poses as transforms, paths, goals, pictures, rewards and the
-    task's measures over time, below one entity for each episode. Episodes begin with the next reset or autoreset. The
-    file appears when the recorder is closed.
+    task's measures over time, below one entity for each episode. Episodes begin with the next reset or autoreset, and
+    with ``set_pose`` and ``set_state``. The file appears when the recorder is closed.
 
     Args:
         path: The file, which ends in ``.rrd``; it is replaced.

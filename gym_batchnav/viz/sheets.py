@@ -189,14 +189,20 @@ def save_picture(picture: np.ndarray, path: str | Path) -> None:
         ValueError: The suffix is not that of an image format, or the picture has another shape or type.
         OSError: The file cannot be written.
     """
+    picture = _checked(picture)
+    buffer = io.BytesIO()
+    Image.fromarray(picture).save(buffer, format=_format_of(Path(path)))
+    write_atomically(Path(path), buffer.getvalue())
+
+
+def _checked(picture: np.ndarray) -> np.ndarray:
+    """Return a picture; ValueError unless it is uint8 [H, W, 3]."""
     picture = np.asarray(picture)
     if picture.dtype != np.uint8 or picture.shape[2:] != (3,):
         raise ValueError(
             f"picture {picture.dtype} {picture.shape}: pass uint8 [H, W, 3]; depth_picture and semantic_picture convert"
         )
-    buffer = io.BytesIO()
-    Image.fromarray(picture).save(buffer, format=_format_of(Path(path)))
-    write_atomically(Path(path), buffer.getvalue())
+    return picture
 
 
 def save_clip(frames: Sequence[np.ndarray], path: str | Path, fps: float = 10.0) -> None:
@@ -209,14 +215,15 @@ def save_clip(frames: Sequence[np.ndarray], path: str | Path, fps: float = 10.0)
         fps: Frames per second.
 
     Raises:
-        ValueError: ``frames`` is empty, sizes differ, ``fps`` is not positive, or the suffix is not that of a known
-            format.
+        ValueError: ``frames`` is empty, sizes differ, a frame has another shape or type, ``fps`` is not positive, or
+            the suffix is not that of a known format.
         MissingExtraError: The extra is not installed.
         OSError: The file cannot be written.
     """
     path = Path(path)
     check_positive(fps=fps)
     check_destination(path)
+    frames = [_checked(frame) for frame in frames]
     sizes = {frame.shape for frame in frames}
     if len(sizes) != 1:
         raise ValueError(

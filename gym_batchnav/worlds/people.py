@@ -68,7 +68,7 @@ class People(MovingBodies):
             state.polygon[world, column],
             state.position[world, column],
             state.goal_index[world, column],
-            longest=float(length.max()),
+            longest=self.speed[1] * motion.seconds,  # the same whatever other worlds do
         )
         arrived = ~((ARRIVED < walks.distance) & (walks.distance < np.inf))  # or without a path
         stopped = state.touched[world, column]

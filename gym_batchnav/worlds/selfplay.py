@@ -94,18 +94,31 @@ class SelfPlay(VectorWrapper):
         Returns:
             Observations [N, ...] by sensor, rewards [N] float64, terminated and truncated [N] bool, and infos [N, ...]
             by name, of the learners.
+
+        Raises:
+            ValueError: The actions of the learners or of an opponent have another shape or dtype.
         """
         space = self.env.single_action_space
         every = np.zeros((len(self.rows) + len(self._others), *(space.shape or ())), space.dtype)
-        every[self.rows] = actions
+        every[self.rows] = self._checked(actions, len(self.rows))
         count = len(self.opponents)
         for number, opponent in enumerate(self.opponents):
             here = self._world_of_others % count == number
             if here.any():
-                every[self._others[here]] = opponent({name: values[here] for name, values in self._seen.items()})
+                chosen = opponent({name: values[here] for name, values in self._seen.items()})
+                every[self._others[here]] = self._checked(chosen, int(here.sum()))
         observation, reward, terminated, truncated, info = self.env.step(every)
         rows = self.rows
         return self._split(observation), reward[rows], terminated[rows], truncated[rows], self._learners_of(info)
+
+    def _checked(self, actions: Any, count: int) -> np.ndarray:
+        """Return the actions of some agents; ValueError unless there is one for each, of the space's kind."""
+        space = self.env.single_action_space
+        actions = np.asarray(actions)
+        shape = (count, *(space.shape or ()))
+        if actions.shape != shape or not np.can_cast(actions.dtype, np.dtype(space.dtype), "same_kind"):
+            raise ValueError(f"actions are {actions.dtype} {actions.shape}: pass {space.dtype} {shape}")
+        return actions
 
     def _split(self, observation: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Keep what the others see, and return what the learners see."""

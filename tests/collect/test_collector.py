@@ -85,6 +85,13 @@ def test_parts_of_any_size_merge_to_the_whole(zarr_dataset, tmp_path):
     assert not check_dataset(tmp_path / "all").missing
 
 
+def test_datasets_whose_episodes_do_not_fill_shards_are_not_merged(zarr_dataset, tmp_path):
+    gather(tmp_path / "more", episodes_per_scene=6)  # the other one has 5, in shards of 2
+    with pytest.raises(ValueError, match=r"the datasets have 5, 6 episodes per scene.*fill shards of 2"):
+        merge_datasets(tmp_path / "all", [zarr_dataset, tmp_path / "more"])
+    assert not (tmp_path / "all").exists()
+
+
 def test_the_last_part_in_a_shared_folder_makes_the_dataset(zarr_dataset, tmp_path):
     data, kept = tmp_path / "data", tmp_path / "kept"
     first = gather(data, shard="1/2", seed=np.int64(7), episodes_per_scene=np.int32(5), episodes_per_shard=np.uint8(2))

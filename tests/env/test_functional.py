@@ -121,6 +121,7 @@ class TestState:
         step = make().functional("numpy")
         state = step.reset(seed=3)[0]
         state = step(state, np.array([FORWARD, LEFT, RIGHT, FORWARD]))[0]
+        assert step.pack(state.take(range(N))).tobytes() == step.pack(state).tobytes()
         spread = state.take([2] * N)
         _, observation, *_ = step(spread, np.full(N, FORWARD))
         _, expected, *_ = step(state, np.full(N, FORWARD))

@@ -174,6 +174,7 @@ def test_a_file_is_read_whatever_its_name_says_about_compression(tmp_path, name,
         (json.dumps({"episodes": [row(scene_id="a/" * 3000 + "b")]}).encode(), "over 64 folders"),
         (json.dumps({"episodes": [row(start_position=[1, 2, float("nan")])]}).encode(), "finite"),
         (json.dumps({"episodes": [{**row(), "scene_id": ""}]}).encode(), "episode 0: scene_id is missing"),
+        (json.dumps({"episodes": [{**row(), "scene_id": None}]}).encode(), "episode 0: scene_id is missing"),
     ],
 )
 def test_a_file_that_is_no_dataset_is_refused_by_name(tmp_path, content, said):

@@ -120,6 +120,12 @@ def test_episodes_of_one_category_may_have_their_own_goals(file):
     np.testing.assert_allclose(second - first, [1, 0, 0], atol=1e-5)
 
 
+def test_a_scene_may_have_a_path_of_windows(sampled, tmp_path):
+    path = tmp_path / "objects.json.gz"
+    write_object_episodes({"rooms\\furnished.glb": (sampled[2], sampled[1])}, path)
+    assert len(read_object_episodes(path, CATEGORIES)["furnished"].start) == 25
+
+
 def test_scenes_of_the_same_file_name_are_refused(sampled, tmp_path):
     entry = (sampled[2], sampled[1])
     with pytest.raises(ValueError, match=r"scenes 'a/room\.glb' and 'b/room\.glb' have the same file name"):

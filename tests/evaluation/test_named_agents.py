@@ -28,6 +28,10 @@ class Agent:
     def act(self, env, observation, begun):
         return begun
 
+class Needy(Agent):
+    def __init__(self, size):
+        pass
+
 number = 3
 """
 
@@ -82,6 +86,7 @@ def test_names_without_an_agent_are_refused(modules):
         ("~no_such_user/policy.safetensors", "is neither a known name nor a file"),
         ("own_agents_a:missing", "'missing': check the name after the colon"),
         ("own_agents_missing:stop", "No module named 'own_agents_missing'"),
+        ("own_agents_a:Needy", "missing 1 required positional argument"),
         ("own_agents_a:number", "pass an object with reset and act"),
         ("own_agents_a:Old", r"Old.act must take \(env, observation, begun\).*too many positional"),
     ):

@@ -4,7 +4,7 @@ import json
 import threading
 import time
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import SimpleNamespace
 
@@ -236,6 +236,21 @@ def test_scenes_that_do_not_fit_are_not_resident() -> None:
     for count, words in ((1, "only 1 scene at"), (2, "only 2 scenes at")):
         with pytest.warns(UserWarning, match=words):
             assert SceneLibrary(sources_of(4), 3, max_bytes=count * SIZE).num_held == count
+    with pytest.warns(UserWarning, match="only 2 scenes of 4, always the same, since"):
+        assert SceneLibrary(sources_of(4), max_bytes=2 * SIZE).num_held == 2
+
+
+def test_a_scene_that_is_too_large_is_passed_over_while_others_fill_the_lanes(recwarn: pytest.WarningsRecorder) -> None:
+    def load(name: str) -> Scene:
+        room = box_room(name)
+        return replace(room, textures=(np.zeros((64, 64, 4), np.uint8),)) if name == first else room
+
+    first = names_in_lanes(SceneLibrary(sources_of(3), 2))[0]
+    library = SceneLibrary(sources_of(3, load), 2, max_bytes=2 * SIZE)
+    assert first not in names_in_lanes(library) and library.num_held == 2
+    (warned,) = recwarn
+    assert f"'{first}' is passed over: it does not fit into max_bytes" in str(warned.message)
+    assert library.stats()["passed_over"] == 1
 
 
 def test_a_scene_that_does_not_fit_beside_the_others_is_passed_over() -> None:
@@ -315,11 +330,29 @@ def test_what_may_pass_is_tried_again_at_the_next_turn() -> None:
     assert len(warned) == 1 and library.stats()["refused"] == {}
     assert type(error).__name__ in library.stats()["failed"]["scene_2"]
     faulty.clear()
+    plan = ScenePlan(4, 1)
+    seed = 0
+    while plan.next(()) != 2:
+        plan.restart(seed := seed + 1)
+    library.restart(agents.key, seed)
+    assert names_in_lanes(library) == ["scene_2"] and library.stats()["failed"] == {}
     seen = set()
     for _ in range(10 * SETTLE_STEPS):
         agents.step()
         seen |= set(names_in_lanes(library))
     assert seen == set(library.names) and library.stats()["failed"] == {}
+
+
+def test_without_rotation_what_may_pass_is_left_out() -> None:
+    def load(name: str) -> Scene:
+        if name == "scene_1":
+            raise OSError(116, "Stale file handle")
+        return box_room(name)
+
+    with pytest.warns(
+        UserWarning, match="'scene_1' could not be loaded .*left out until the environment is made again"
+    ):
+        assert SceneLibrary(sources_of(3, load)).num_held == 2
 
 
 @pytest.mark.parametrize(

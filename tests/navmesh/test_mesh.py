@@ -161,6 +161,14 @@ def test_an_end_that_is_nowhere_moves_nobody(axis, wrong):
     assert collided.all()
 
 
+def test_an_end_far_above_the_floor_or_on_another_island_moves_nobody():
+    mesh = floor_plan(["00.11"])
+    start = np.array([[0.5, 0, 0.5]])
+    for end, moves in (((1.5, 0.2, 0.5), True), ((1.5, 50, 0.5), False), ((3.5, 0, 0.5), False)):
+        reached = mesh.move(start, np.array([end]))[0]
+        assert (np.abs(reached - start).max() > 0.9) == moves, end
+
+
 def test_geodesic_arrays_kept_and_given_back_change_nothing():
     mesh = floor_plan(["00.00", "00000", "00.00"])
     other = NavMesh(mesh.data)

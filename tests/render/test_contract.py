@@ -257,6 +257,9 @@ def test_scenes_that_name_what_they_lack_are_refused(rendering, field):
             rendering(broken).target(METRES, sensors)
     with pytest.raises(ValueError, match=r"scene 'quads': uvs has the shape \(1, 2\)"):
         rendering(dataclasses.replace(scene, uvs=np.zeros((1, 2), np.float32))).target(METRES, ("rgb",))
+    materials = dataclasses.replace(scene.materials, base_color=np.ones((9, 4), np.float32))
+    with pytest.raises(ValueError, match=r"scene 'quads': materials.base_color has the shape \(9, 4\)"):
+        rendering(dataclasses.replace(scene, materials=materials)).target(METRES, ("rgb",))
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")

@@ -68,6 +68,11 @@ def test_boxes_are_those_of_the_triangles():
     np.testing.assert_array_equal(hidden.object_boxes[[0, 2]], scene.object_boxes)
     nothing = replace(scene, triangle_object=np.zeros(len(scene.triangles), np.int32))
     assert np.isnan(nothing.object_boxes).all()
+    unlisted = replace(scene, objects=())
+    assert unlisted.object_boxes.shape == (0, 2, 3)
+    assert not SemanticIds.of("category").of_triangles(unlisted).any()
+    unlisted.check()
+    np.testing.assert_array_equal(unpack_scene(pack_scene(unlisted)).triangle_object, scene.triangle_object)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import json
 import pickle
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from gym_batchnav.library.sources import scene_sources
 from gym_batchnav.navmesh.mesh import NavMesh
 from gym_batchnav.scene import builder as assemble
 from gym_batchnav.scene import images, json_values
+from gym_batchnav.scene.files import naming
 from gym_batchnav.scene.formats import gltf as read_gltf
 from gym_batchnav.scene.formats import gltf_codecs as read_draco
 from gym_batchnav.scene.formats import gltf_document as gltf
@@ -239,7 +241,7 @@ def test_a_missing_buffer_of_a_gltf_is_named(tmp_path):
         load_scene(tmp_path / "made.gltf")
     document["buffers"][0]["uri"] = 5000 * "x"
     (tmp_path / "made.gltf").write_text(json.dumps(document))
-    with pytest.raises(SceneError, match=r"too long.*put the file there") as error:
+    with pytest.raises(SceneError, match=r"too long.*remove the cause") as error:
         load_scene(tmp_path / "made.gltf")
     assert len(error.value.reason) < 1000
 
@@ -508,6 +510,35 @@ def test_a_missing_file_is_the_same_error_wherever_it_is_named(tmp_path):
         NavMesh.load(tmp_path / "none.navmesh")
 
 
+def test_a_name_that_is_too_long_is_a_missing_file():
+    for use in (load_scene, scene_sources):
+        with pytest.raises(SceneNotFoundError, match="does not exist: check the path"):
+            use("a" * 300 + ".glb")
+
+
+@pytest.mark.parametrize(
+    ("error", "remedy"),
+    [
+        (FileNotFoundError(2, "gone"), "put the file there"),
+        (PermissionError(13, "denied"), "make it readable"),
+        (OSError(24, "Too many open files"), "remove the cause and try again"),
+    ],
+)
+def test_the_remedy_fits_the_error_of_the_system(error, remedy):
+    with pytest.raises(SceneError, match=remedy), naming(Path("room.glb"), "re-export it"):
+        raise error
+
+
+def test_the_whole_scene_is_found_from_another_folder(tmp_path, monkeypatch):
+    glb = Glb()
+    glb.mesh(*(glb.primitive() for _ in range(40)))
+    (tmp_path / "room.glb").write_bytes(glb.bytes())
+    monkeypatch.chdir(tmp_path)
+    scene = load_scene("room.glb", max_triangles=60)
+    monkeypatch.chdir("/")
+    assert len(scene.unsimplified().triangles) > len(scene.triangles)
+
+
 def test_options_are_checked(tmp_path):
     for wrong in ({"up": "x"}, {"scale": 0}, {"scale": "mm"}, {"scale": np.nan}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
@@ -573,6 +604,9 @@ def test_a_mesh_is_counted_once_however_many_nodes_place_it(tmp_path, monkeypatc
     counts = count_gltf(path)
     assert (counts.num_triangles, counts.num_vertices) == (3000, 6000)
     assert looked_up.count("accessors") == 6
+    del glb.json["nodes"], glb.json["scenes"]
+    path.write_bytes(glb.bytes())
+    assert count_gltf(path).num_triangles == 6 == len(load_scene(path).triangles)
     monkeypatch.setattr(gltf, "MAX_PARTS", 2)
     with pytest.raises(ValueError, match="parts: join some of its meshes"):
         count_gltf(path)

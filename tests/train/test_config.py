@@ -71,6 +71,23 @@ class TestChanges:
     def test_pairs_of_names_may_be_a_table(self):
         task = make_config({"task.class": "ObjectNav", "task.aliases": {"armchair_b": "chair"}}).task
         assert task == ObjectNav(aliases={"armchair_b": "chair"})
+        stored = {"task.class": "ObjectNav", "task.aliases.armchair_b": "chair"}  # as run.json has it
+        assert make_config(stored).task == task
+
+    def test_the_later_of_a_setting_and_its_parts_counts(self):
+        parts = {"color_jitter.exposure": 0.5, "color_jitter.gamma": 0.25}
+        assert make_config({**parts, "color_jitter": "none"}).color_jitter is None
+        assert make_config({"color_jitter": "none", **parts}).color_jitter.exposure == 0.5
+
+    def test_frames_in_a_file_are_those_of_the_schedule(self, tmp_path):
+        (tmp_path / "run.json").write_text('{"given": {"frames": 1000}}')
+        stored = read_config(tmp_path / "run.json")
+        assert make_config({**stored, "ppo.total_frames": 2000}).ppo.total_frames == 2000
+        (tmp_path / "run.json").write_text('{"given": {"ppo.total_frames": 2000, "frames": 3000}}')
+        assert make_config(read_config(tmp_path / "run.json")).ppo.total_frames == 3000
+
+    def test_the_device_of_the_preset_changes_nothing(self):
+        assert make_config({"preset": "pointnav_depth", "device": "cpu"}) == make_config({"preset": "pointnav_depth"})
 
     def test_a_camera_without_jitter_gets_some(self):
         jitter = make_config({"camera.jitter.eye_height": [0.9, 1.5]}).camera.jitter

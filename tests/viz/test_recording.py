@@ -228,6 +228,9 @@ def test_frames_that_make_no_clip_are_refused(tmp_path):
         viz.save_clip(FRAMES, tmp_path / "clip.jpg")
     with pytest.raises(ValueError, match="fps=0: pass a positive number"):
         viz.save_clip(FRAMES, tmp_path / "clip.gif", fps=0)
+    for wrong in (np.zeros((4, 4, 3)), np.zeros((4, 4, 1), np.uint8)):
+        with pytest.raises(ValueError, match=r"pass uint8 \[H, W, 3\]"):
+            viz.save_clip([wrong], tmp_path / "clip.gif")
     assert not list(tmp_path.iterdir())
 
 

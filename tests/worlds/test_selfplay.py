@@ -67,6 +67,18 @@ def test_wrong_arguments_are_refused(envs):
             SelfPlay(envs, learners, opponents)
 
 
+def test_wrong_actions_are_refused(envs):
+    play = SelfPlay(envs, [False, True], [turns_left])
+    play.reset(seed=0)
+    for wrong in (np.full(6, 1.5), 2, np.zeros(12, int)):
+        with pytest.raises(ValueError, match=r"actions are .*: pass int64 \(6,\)"):
+            play.step(wrong)
+    play = SelfPlay(envs, [False, True], [lambda seen: [1.5] * len(seen["players"])])
+    play.reset(seed=0)
+    with pytest.raises(ValueError, match="actions are float64"):
+        play.step(np.zeros(6, int))
+
+
 def test_ratings_are_those_that_made_the_results():
     truth = np.array([-300.0, -100.0, 50.0, 350.0])
     chance = 1 / (1 + 10 ** ((truth[None] - truth[:, None]) / 400))

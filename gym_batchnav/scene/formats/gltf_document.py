@@ -464,15 +464,14 @@ def count_gltf(path: Path, texture_size: int | str = AUTO) -> GltfCounts:
     document = GltfDocument(files)
     triangles = vertices = 0
     meshes: dict[object, tuple[int, int]] = {}
-    for index in range(document.count("nodes")):
-        node = document.item("nodes", index)
-        if "mesh" not in node:
-            continue
-        mesh = document.item("meshes", node["mesh"])
-        if node["mesh"] not in meshes:
-            meshes[node["mesh"]] = _count_mesh(document, mesh)
-        triangles += meshes[node["mesh"]][0]
-        vertices += meshes[node["mesh"]][1]
+    nodes = [document.item("nodes", index) for index in range(document.count("nodes"))]
+    placed = [node["mesh"] for node in nodes if "mesh" in node] if nodes else range(document.count("meshes"))
+    for number in placed:
+        mesh = document.item("meshes", number)
+        if number not in meshes:
+            meshes[number] = _count_mesh(document, mesh)
+        triangles += meshes[number][0]
+        vertices += meshes[number][1]
     sides = []
     images = ImageBudget(files)
     infos = [base_color_texture(document.item("materials", index)) for index in range(document.count("materials"))]

@@ -128,7 +128,7 @@ def load_habitat_scene(
         )
         if max_triangles is None or len(scene.triangles) <= max_triangles:
             return scene
-        again = partial(load_habitat_scene, dataset, handle, texture_size=1)
+        again = partial(load_habitat_scene, dataset.absolute(), handle, texture_size=1)
         return simplify_scene(with_source(scene, again), max_triangles)
 
 
