@@ -189,12 +189,14 @@ class WorldView:
         radius: [B] float64, metres, of the discs that block others.
         seconds: Duration of a step.
         height: Metres; bodies whose feet differ by more are on different floors and do not collide.
+        least_agents: The least number of agents that an episode of a world may have.
     """
 
     state: WorldState
     radius: np.ndarray
     seconds: float
     height: float
+    least_agents: int
 
     @property
     def num_agents(self) -> int:

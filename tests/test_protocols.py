@@ -242,7 +242,7 @@ def test_a_task_for_a_team_has_the_agents_of_a_world(name, team):
 @pytest.mark.parametrize("name", ["Tag", "Rendezvous"])
 def test_a_world_with_too_few_agents_for_its_task_is_refused(name):
     with (
-        closing(gymnasium.make_vec(f"BatchNav/{name}-v0", 60, agents_per_world=(1, 3), sensors=(), **SCENES)) as envs,
+        closing(gymnasium.make_vec(f"BatchNav/{name}-v0", 3, agents_per_world=(1, 3), sensors=(), **SCENES)) as envs,
         pytest.raises(ValueError, match=r"fewer than 2 agents: pass agents_per_world=\(2, 3\)"),
     ):
         envs.reset(seed=0)

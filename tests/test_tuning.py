@@ -193,6 +193,7 @@ def test_the_command_measures_only_what_it_must(log, tmp_path, monkeypatch, mode
     done = CliRunner().invoke(app, ["tune"])
     assert done.exit_code == 0, (done.output, done.exception)
     assert "from 15 runs" in done.stdout and len(read_runs(log)) == 3 + 12 and "defaults" not in done.stdout
+    assert len({run.settings for run in read_runs(log)}) == 15  # none is measured twice
     done = CliRunner().invoke(app, ["tune", "--measure"], env={"COLUMNS": "200"})
     usual = defaults(situation(SETS[0]), "embree")
     (line,) = (line for line in done.stdout.splitlines() if "defaults" in line)

@@ -109,13 +109,14 @@ def train(
     }
     _check_before_torch(preset, config, logger or (), watch)
     with train_extra():
-        from gym_batchnav.train.config import parse_assignment, read_config
+        from gym_batchnav.train.config import parse_assignment, read_config, updated
         from gym_batchnav.train.run import TrainingRun
 
     console = Console(stderr=as_json, highlight=False, soft_wrap=True)
     names = {} if config is None else read_config(config)
-    names |= dict(map(parse_assignment, changes or ()))
-    names |= {name: value for name, value in given.items() if value is not None}
+    for change in changes or ():
+        names = updated(names, dict([parse_assignment(change)]))
+    names = updated(names, given)
     run = TrainingRun(out, names, resume, note=console.print, loggers=logger)
     console.quiet = run.workers.rank != 0
     try:

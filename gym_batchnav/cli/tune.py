@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -63,13 +64,13 @@ def tune(
             f"The log has {counted(len(known), 'run')}, but {explore} are needed: measuring {explore} settings, as "
             f"with --explore {explore}"
         )
-    here = (situation.scenes, situation.sensors)
-    before = {run.settings for run in known if (run.situation.scenes, run.situation.sensors) == here}
-    fresh = [one for one in settings if one not in before] or settings
-    order = np.random.default_rng(0).permutation(len(fresh))[:explore].tolist()
+    mops = situation.calibration_mops
+    before = {run.settings for run in known if replace(run.situation, calibration_mops=mops) == situation}
+    shuffled = [settings[row] for row in np.random.default_rng(0).permutation(len(settings)).tolist()]
+    order = sorted(shuffled, key=lambda one: one in before)[:explore]  # those without a run first
     with share_progress("Measuring") as show:
-        for done, row in enumerate(order):
-            known.append(work.measure(situation, fresh[row], _SECONDS))
+        for done, one in enumerate(order):
+            known.append(work.measure(situation, one, _SECONDS))
             tuning.record_run(known[-1])
             show((done + 1) / len(order))
     choices = tuning.choose(known, situation, settings)

@@ -70,10 +70,17 @@ def merge_datasets(out: str | Path, folders: Sequence[str | Path]) -> Checked:
     parts = [(folder, *open_dataset(folder)) for folder in everything]
     info, style = parts[0][1:3]
     by_name: dict[str, tuple[Path, ShardRecord]] = {}
-    for folder, other, _, records in parts:
+    for folder, other, *_ in parts:
         if other.key != info.key:
             text = "; ".join(differences(other, info)) or "the versions of the collection"
             raise ValueError(f"'{folder}' has other settings than '{parts[0][0]}': {text}: merge them separately")
+    counts = sorted({part[1].episodes_per_scene for part in parts})
+    if any(count % info.episodes_per_shard for count in counts[:-1]):
+        raise ValueError(
+            f"the datasets have {', '.join(map(str, counts))} episodes per scene, and only the largest number need not "
+            f"fill shards of {info.episodes_per_shard}: merge them separately"
+        )
+    for folder, _, _, records in parts:
         for record in records:
             check_files(folder, record)
             if record.shard.name not in by_name:
@@ -83,12 +90,6 @@ def merge_datasets(out: str | Path, folders: Sequence[str | Path]) -> Checked:
             if known.files != record.files or known.episodes != record.episodes:
                 raise ValueError(f"shard {record.shard.name} differs between '{by_name[record.shard.name][0]}' and "
                                  f"'{folder}': remove one of its folders")  # fmt: skip
-    counts = sorted({part[1].episodes_per_scene for part in parts})
-    if any(count % info.episodes_per_shard for count in counts[:-1]):
-        raise ValueError(
-            f"the datasets have {', '.join(map(str, counts))} episodes per scene, and only the largest number need not "
-            f"fill shards of {info.episodes_per_shard}: merge them separately"
-        )
     check_together([record for _, record in by_name.values()])
     scenes = tuple(dict.fromkeys(scene for part in parts for scene in part[1].scenes))
     info = replace(info, scenes=scenes, episodes_per_scene=max(part[1].episodes_per_scene for part in parts))

@@ -68,7 +68,7 @@ def replay(env: BatchNavEnv, episode: Episode, seed: int) -> Iterator[Returned]:
     """Repeat an episode of a dataset; its observations, rewards and poses come back bit for bit.
 
     Args:
-        env: A batch of one environment with the keywords ``DatasetInfo.env``.
+        env: A batch of one environment with the keywords that ``DatasetInfo.env`` describes.
         episode: The episode.
         seed: The seed of the dataset.
 

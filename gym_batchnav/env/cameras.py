@@ -181,7 +181,7 @@ def _recordings(cameras: Mapping[str, Camera], sensors: Sequence[str]) -> dict[s
         camera, slash, sensor = text.rpartition("/")
         if sensor not in SENSOR_FORMATS:
             remedy = "others are objects, such as GPS() and Compass() of gym_batchnav.task.sensors"
-            if text in cameras:
+            if text and text in cameras:
                 remedy = f"one image of this camera is {text + '/depth'!r}"
             known = ", ".join(map(repr, SENSOR_FORMATS))
             raise ValueError(f"sensors={tuple(sensors)!r}: {sensor!r} is not one of {known}; {remedy}")

@@ -104,7 +104,7 @@ class Scenes:
             otherwise stepping never waits.
         max_bytes: Upper limit for scene data, applied separately to main memory and to the graphics device. A scene
             that does not fit waits for its next turn if scenes rotate, and is left out otherwise. If agents may already
-            be in one of them, the first reset raises an error.
+            be in such a scene, the first reset raises an error.
         texture_size: Longest side of textures in pixels; ``"auto"`` fits those of a scene file into 256 MiB.
         max_triangles: Simplify scene files with more triangles; navmeshes are built before. See ``load_scene``. It
             saves memory rather than time: with 30,000 triangles, Embree draws a scan of 5 million 3.3 times as fast at

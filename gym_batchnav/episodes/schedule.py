@@ -28,9 +28,6 @@ class EpisodeSchedule:
         order: ``"random"`` or ``"once"``.
         rotates: Whether the scenes of slots change; an episode's number is then its row in its scene.
 
-    Attributes:
-        first: [K] int64, the number of the first episode of every slot: 0 if scenes rotate.
-
     Raises:
         ValueError: The order is unknown, or it is ``"once"`` and scenes rotate.
     """

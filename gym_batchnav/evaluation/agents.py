@@ -62,8 +62,10 @@ def env_keywords_of(agent: Agent) -> dict[str, Any]:
         raise ValueError(
             f"env_keywords={given!r} of an agent: pass a dict with keywords among {', '.join(sorted(known))}"
         )
-    if not isinstance(given.get("sensors"), (tuple, list)):  # anything else is refused with all keywords
+    if "sensors" not in given:
         return dict(given)
+    if not isinstance(given["sensors"], (tuple, list)):
+        raise ValueError(f"env_keywords={given!r} of an agent: pass sensors as a tuple, such as ('depth',)")
     own = tuple(given["sensors"])
     images = dict.fromkeys(key for one in own for key in getattr(one, "images", ()))
     return {**given, "sensors": with_sensors(tuple(images), own)}

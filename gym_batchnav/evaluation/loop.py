@@ -69,7 +69,7 @@ class EpisodeLoop:
         self.batch = batch_of(env)
         size = self.batch.num_envs
         if env.num_envs != size:  # SelfPlay, whose opponents act by themselves
-            raise ValueError(f"the wrapper shows {env.num_envs} of {size} agents: pass the batch, and an agent for all")
+            raise ValueError(f"the wrapper shows {env.num_envs} of {size} agents: pass the batch itself")
         self._agent = as_agent(agent)
         self.observation: Any = env.reset(seed=seed, options=options)[0]
         self._agent.reset(self.batch)

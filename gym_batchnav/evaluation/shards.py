@@ -118,7 +118,7 @@ def take_results(comparison: Comparison, rows: Mapping[str, Sequence[Columns]]) 
     if set(rows) != set(comparison.agents):
         raise ValueError(
             f"the shards have results of the agents {', '.join(rows)} instead of {', '.join(comparison.agents)}: "
-            "pass policy= and agents= as for the shards, or leave them out"
+            "pass policy= and agents= as for the shards, and use the same version everywhere"
         )
     for agent in comparison.agents:
         env = comparison.env_of(agent)

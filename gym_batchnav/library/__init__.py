@@ -17,7 +17,7 @@ Glossary:
 - *preparer*: a callable that derives data from a scene (a navmesh, a ray tree, buffers), once per scene.
 - *prepare ahead*: worker processes fill the cache before the process that steps loads a scene.
 - *refused*: a scene that can never be used. *failed*: a scene that could not be loaded at its turn and is retried at
-  its next turn. *passed over*: a scene that did not fit into memory at its turn.
+  its next turn, if scenes rotate. *passed over*: a scene that did not fit into memory at its turn.
 
 Modules: ``library`` (SceneLibrary: slots, lanes, rotation in and out), ``rotation`` (which scene and when), ``loader``
 (in the background; refusals), ``sources`` (what ``scenes=`` may name; recipes), ``packing`` and ``cache``, ``prepare``

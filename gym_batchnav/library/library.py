@@ -39,7 +39,7 @@ class SceneLibrary:
     ``restart``, ``set_state`` and ``put``, which are called between steps.
 
     A scene that cannot be used is refused, with one warning. A scene that could not be loaded for a possibly temporary
-    reason is retried at its next turn, and left out if scenes do not rotate.
+    reason is retried at its next turn, or left out if scenes do not rotate.
 
     *Preparers* derive data from scenes (a ray tree, a navmesh, episodes): callables that run on every scene in a slot.
     Equal preparers share their results. Results count as memory if they have an attribute ``nbytes`` (main memory) or

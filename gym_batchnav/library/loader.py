@@ -255,7 +255,7 @@ class Refusals:
         is_first = index not in self.failures
         self.failures[index] = f"{type(error).__name__}: {reason_of(error)}"
         if is_first:
-            then = "it is retried at its next turn" if retried else "it is left out until the environment is made again"
+            then = "it is retried at its next turn" if retried else "it is left out"
             warn_user(f"scene {self._names[index]!r} could not be loaded ({self.failures[index]}): {then}")
 
     def refuse(self, index: int, error: Exception) -> None:

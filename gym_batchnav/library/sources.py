@@ -457,7 +457,7 @@ def _options(part: str, text: str) -> dict[str, Any]:
 
 
 def _distinct_names(found: list[Recipe | Scene]) -> list[str]:
-    """Return a unique name for each scene: its own, or else the first of its aliases that no other scene has."""
+    """Return a name for each scene that no other has: its own, or else the first of its aliases that no other has."""
     names = [item.name for item in found]
     aliases = [() if isinstance(item, Scene) else item.aliases() for item in found]
     for level in range(max(map(len, aliases))):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import hashlib
 import os
 import posixpath
@@ -69,7 +70,7 @@ def naming(path: Path, remedy: str) -> Iterator[None]:
         remedy = "remove the cause and try again"
         if isinstance(error, PermissionError):
             remedy = "make it readable"
-        elif isinstance(error, (FileNotFoundError, NotADirectoryError, IsADirectoryError)):
+        elif error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP):
             remedy = "put the file there or check the path"
         raise SceneError(path, f"{str(error)[:_MAX_MESSAGE]}: {remedy}") from error
     except MemoryError as error:

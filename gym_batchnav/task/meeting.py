@@ -83,10 +83,11 @@ class PathToOthers(KeptMeasure):
     def begin(self, state: TaskState, indices: np.ndarray) -> None:
         """Measure the distances in the worlds of agents ``indices`` [M]; ValueError if one has too few agents."""
         worlds = shared_worlds(state, "PathToOthers()")
-        size = worlds.num_agents
         least = self.num_runners + 1 if self.num_runners else 2
-        if np.any(worlds.state.present[indices // size, :size].sum(axis=1) < least):
-            raise ValueError(f"a world has fewer than {least} agents: pass agents_per_world=({least}, {size})")
+        if worlds.least_agents < least:
+            raise ValueError(
+                f"a world may have fewer than {least} agents: pass agents_per_world=({least}, {worlds.num_agents})"
+            )
         self.placed(state, indices)
 
     def placed(self, state: TaskState, indices: np.ndarray) -> None:

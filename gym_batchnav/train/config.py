@@ -166,8 +166,8 @@ def make_config(names: Names) -> RunConfig:
 
     ``preset`` names it, ``frames`` is short for ``ppo.total_frames``, and a time limit may be written as ``"90s"``,
     ``"60m"`` or ``"2h"``. Settings of the preset that do not suit those that are named are adapted: a policy without
-    images loses those that none of its sensors reads, and ``MapPath`` with them, another ``device`` also sets the
-    switches for GPUs,
+    images loses the images that none of its other sensors reads, and ``MapPath`` with them, another ``device`` also
+    sets the switches for GPUs,
     there are no more mini-batches than environments, without ``MapPath`` the teacher is the follower, and with ``init``
     no teacher is imitated.
 
@@ -198,6 +198,12 @@ def make_config(names: Names) -> RunConfig:
     if "ppo.teacher" not in names and config.ppo.teacher == MAPPER and MapPath.name not in seen:
         adapted["ppo.teacher"] = FOLLOWER  # the mapper of a preset reads this sensor
     return with_changes(config, adapted)
+
+
+def updated(names: Names, later: Names) -> dict[str, Any]:
+    """Return names with those of ``later`` behind them, by their full names, since the last one counts."""
+    later = {ALIASES.get(name, name): value for name, value in later.items() if value is not None}
+    return {**{name: value for name, value in names.items() if name not in later}, **later}
 
 
 @cache
@@ -297,7 +303,7 @@ def with_changes(settings: Settings, changes: Mapping[str, Any], prefix: str = "
                 raise ValueError(f"{error}: set its parts, such as {prefix}{first}.{[*parts, CLASS][0]}") from error
     for first, nested in inner.items():
         if any(typing.get_origin(kind) is Mapping for kind in typing.get_args(hints[first])):  # such as task.aliases
-            own[first] = checked_value(f"{prefix}{first}", nested, hints[first])
+            own[first] = checked_value(f"{prefix}{first}", {**dict(own.get(first, ())), **nested}, hints[first])
             continue
         current = own.get(first, getattr(settings, first))
         if current is None:  # such as a camera without jitter

@@ -26,7 +26,7 @@ class PolicyAgent:
         sample_seed: Sample actions from the policy's probabilities, keyed by this seed; None takes the most likely.
         about: The description in the policy's file. If given, ``check`` compares the environment with the settings of
             the training.
-        allow_mismatch: Skip this check; the environment must still have the policy's sensors.
+        allow_mismatch: Skip this check; the environment must still have the policy's sensors, and images of its size.
     """
 
     def __init__(
@@ -87,7 +87,8 @@ class PolicyAgent:
         elif self.about is not None and self._images:
             own, there = ((one.width, one.height) for one in (self.about.camera, env.cameras.rig.first))
             if own != there:
-                raise ValueError(f"the policy sees images of {own} (width, height) pixels, not {there}: use its camera")
+                sizes = f"{own[0]} x {own[1]} pixels, not {there[0]} x {there[1]}"
+                raise ValueError(f"the policy sees images of {sizes}: use its camera")
 
     def reset(self, env: BatchNavEnv) -> None:
         """Reset the memory.

@@ -34,7 +34,7 @@ from gym_batchnav.system.storage import check_folder, make_folder, write_atomica
 from gym_batchnav.system.wording import counted
 from gym_batchnav.task.measures import main_measures
 from gym_batchnav.train import checkpoint
-from gym_batchnav.train.config import CHANGEABLE, FILE, Names, RunConfig, make_config, read_config
+from gym_batchnav.train.config import CHANGEABLE, FILE, Names, RunConfig, make_config, read_config, updated
 from gym_batchnav.train.curve import Row, Sums, append_row, cut_curve, draw_curve, flat_numbers, row_of
 from gym_batchnav.train.distributed import Workers
 from gym_batchnav.train.imitation import expert_share
@@ -365,7 +365,8 @@ def _settings(out: Path, given: Names, resume: bool) -> tuple[Names, RunConfig]:
     if not resume:
         raise FileExistsError(f"'{out}' contains a run: resume it with resume=True (--resume), or pass another out=")
     stored, before = _read_run_file(out)
-    config = make_config({**stored, **given})
+    names = updated(stored, given)
+    config = make_config(names)
     old, new = flattened(before.record()), flattened(config.record())
     differing = [name for name in (*given, *new) if old.get(name) != new.get(name) and name not in CHANGEABLE]
     if differing:
@@ -375,7 +376,7 @@ def _settings(out: Path, given: Names, resume: bool) -> tuple[Names, RunConfig]:
             f"leave {name}= out to resume it, or pass another out="
         )
     _check_device(config, given)
-    return {**stored, **given}, config
+    return names, config
 
 
 def _read_run_file(out: Path) -> tuple[Names, RunConfig]:

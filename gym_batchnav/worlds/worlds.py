@@ -79,7 +79,7 @@ class Worlds:
     @property
     def view(self) -> WorldView:
         """The worlds as tasks, sensors and measures read them."""
-        return WorldView(read_only(self.state), self.radius, self.seconds, BODY_HEIGHT)
+        return WorldView(read_only(self.state), self.radius, self.seconds, BODY_HEIGHT, self.team.least)
 
     def of_rows(self, indices: np.ndarray) -> np.ndarray:
         """Return the worlds [K] of agents ``indices`` [M K] int, all agents of each world.

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -36,6 +37,7 @@ def nodes(tmp_path, monkeypatch):
             os.chdir(before)
 
     monkeypatch.setattr(jobs, "run_shards", run_here)
+    monkeypatch.setattr(jobs, "connected", lambda address: nullcontext())
     monkeypatch.chdir(tmp_path)
 
 

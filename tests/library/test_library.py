@@ -349,9 +349,7 @@ def test_without_rotation_what_may_pass_is_left_out() -> None:
             raise OSError(116, "Stale file handle")
         return box_room(name)
 
-    with pytest.warns(
-        UserWarning, match="'scene_1' could not be loaded .*left out until the environment is made again"
-    ):
+    with pytest.warns(UserWarning, match="'scene_1' could not be loaded .*it is left out"):
         assert SceneLibrary(sources_of(3, load)).num_held == 2
 
 

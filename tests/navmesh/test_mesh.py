@@ -115,6 +115,7 @@ def test_an_empty_navmesh_answers() -> None:
     assert np.isnan(EMPTY.snap(point)).all()
     assert not EMPTY.is_navigable(point).any()
     assert EMPTY.geodesic_distance(point, point) == np.inf
+    np.testing.assert_array_equal(EMPTY.move(point, point)[0], point)
     assert EMPTY.navigable_area == 0 and EMPTY.num_islands == 0 and not EMPTY.top_down_map().any()
 
 
@@ -167,6 +168,8 @@ def test_an_end_far_above_the_floor_or_on_another_island_moves_nobody():
     for end, moves in (((1.5, 0.2, 0.5), True), ((1.5, 50, 0.5), False), ((3.5, 0, 0.5), False)):
         reached = mesh.move(start, np.array([end]))[0]
         assert (np.abs(reached - start).max() > 0.9) == moves, end
+    stacked = floor_plan(["000"], ["..3"])
+    np.testing.assert_array_equal(stacked.move(start, np.array([[2.5, 2.9, 0.5]]))[0], start)
 
 
 def test_geodesic_arrays_kept_and_given_back_change_nothing():

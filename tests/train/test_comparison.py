@@ -83,7 +83,9 @@ def test_noise_and_timing_of_images_are_left_out_where_there_are_none(opened, wr
 def test_a_blind_policy_keeps_the_sensors_that_read_no_images(opened, write, monkeypatch):
     depth = write("depth", "small", ("depth", Heading()))
     blind = write("blind", "blind", (Heading(),))
-    monkeypatch.setattr("gym_batchnav.evaluation.comparison._shipped", lambda name: Path(blind))
+    for module in ("comparison", "named_agents"):
+        shipped = {"pointnav_blind": Path(blind)}
+        monkeypatch.setattr(f"gym_batchnav.evaluation.{module}.shipped_policies", lambda: shipped)  # noqa: B023
     comparison = opened(compared(depth, "blind"))
     comparison.run()
     assert set(comparison.results) == {"policy", "blind"}

@@ -19,6 +19,7 @@ from gym_batchnav.train.config import (  # noqa: E402
     parse_assignment,
     read_config,
     seconds_of,
+    updated,
     with_changes,
 )
 from gym_batchnav.train.ppo import PPOConfig  # noqa: E402
@@ -78,13 +79,19 @@ class TestChanges:
         parts = {"color_jitter.exposure": 0.5, "color_jitter.gamma": 0.25}
         assert make_config({**parts, "color_jitter": "none"}).color_jitter is None
         assert make_config({"color_jitter": "none", **parts}).color_jitter.exposure == 0.5
+        stored = {"color_jitter": "none", **parts}
+        assert make_config(updated(stored, {"color_jitter": "none", "seed": None})).color_jitter is None
+        aliases = {"task.class": "ObjectNav", "task.aliases": {"a": "chair"}, "task.aliases.b": "bed"}
+        assert make_config(aliases).task.aliases == (("a", "chair"), ("b", "bed"))
 
     def test_frames_in_a_file_are_those_of_the_schedule(self, tmp_path):
         (tmp_path / "run.json").write_text('{"given": {"frames": 1000}}')
         stored = read_config(tmp_path / "run.json")
         assert make_config({**stored, "ppo.total_frames": 2000}).ppo.total_frames == 2000
         (tmp_path / "run.json").write_text('{"given": {"ppo.total_frames": 2000, "frames": 3000}}')
-        assert make_config(read_config(tmp_path / "run.json")).ppo.total_frames == 3000
+        stored = read_config(tmp_path / "run.json")
+        assert make_config(stored).ppo.total_frames == 3000
+        assert make_config(updated({"ppo.gamma": 0.5, **stored}, {"frames": 9})).ppo.total_frames == 9
 
     def test_the_device_of_the_preset_changes_nothing(self):
         assert make_config({"preset": "pointnav_depth", "device": "cpu"}) == make_config({"preset": "pointnav_depth"})

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from gym_batchnav.env.ids import make_batch
+from gym_batchnav.evaluation.loop import EpisodeLoop
 from gym_batchnav.worlds.selfplay import SelfPlay, ratings
 
 
@@ -73,6 +74,8 @@ def test_wrong_actions_are_refused(envs):
     for wrong in (np.full(6, 1.5), 2, np.zeros(12, int)):
         with pytest.raises(ValueError, match=r"actions are .*: pass int64 \(6,\)"):
             play.step(wrong)
+    with pytest.raises(ValueError, match="shows 6 of 12 agents: pass the batch itself"):
+        EpisodeLoop(play, turns_left)
     play = SelfPlay(envs, [False, True], [lambda seen: [1.5] * len(seen["players"])])
     play.reset(seed=0)
     with pytest.raises(ValueError, match="actions are float64"):
