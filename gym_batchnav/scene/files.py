@@ -67,10 +67,11 @@ def naming(path: Path, remedy: str) -> Iterator[None]:
     except SceneError:
         raise
     except OSError as error:
+        wrong_path = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
         remedy = "remove the cause and try again"
         if isinstance(error, PermissionError):
             remedy = "make it readable"
-        elif error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP):
+        elif isinstance(error, wrong_path) or error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
             remedy = "put the file there or check the path"
         raise SceneError(path, f"{str(error)[:_MAX_MESSAGE]}: {remedy}") from error
     except MemoryError as error:

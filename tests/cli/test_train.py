@@ -74,7 +74,7 @@ def test_flags_come_on_top_of_assignments_and_these_on_top_of_the_file(tmp_path,
     arguments = ["train", "--config", str(tmp_path / "run.toml"), "--set", "ppo.clip=0.1", "--set", "seed=2"]
     arguments += ["--frames", "8", "--logger", "jsonl", "--init", "a.safetensors", "--out", str(tmp_path / "out")]
     assert refusal(*arguments) == "time_limit=seen"
-    settings = {"seed": 2, "frames": 8, "num_envs": 32, "threads": 1, "time_limit": "2m"}
+    settings = {"seed": 2, "ppo.total_frames": 8, "num_envs": 32, "threads": 1, "time_limit": "2m"}
     settings |= {"ppo.gamma": 0.9, "ppo.clip": 0.1, "init": "a.safetensors", "loggers": ["jsonl"]}
     assert seen == settings
 
