@@ -251,7 +251,7 @@ class Stepper:
         slot = simulator.agents.slot
         info: dict[str, Any] = {
             "scene_index": simulator.library.source_index[slot],
-            "episode_index": simulator.schedule.index(slot, simulator.episodes.episode),
+            "episode_index": simulator.schedule.first[slot] + simulator.episodes.episode,
         }
         if simulator.schedule.order == "once":
             info["episode_valid"] = simulator.episodes.valid.copy()

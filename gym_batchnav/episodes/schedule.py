@@ -28,6 +28,9 @@ class EpisodeSchedule:
         order: ``"random"`` or ``"once"``.
         rotates: Whether the scenes of slots change; an episode's number is then its row in its scene.
 
+    Attributes:
+        first: [K] int64, the number of the first episode of every slot: 0 if scenes rotate.
+
     Raises:
         ValueError: The order is unknown, or it is ``"once"`` and scenes rotate.
     """
@@ -43,7 +46,7 @@ class EpisodeSchedule:
         self._sizes = np.asarray(num_episodes, np.int64)
         self._active = active
         self._offsets = np.concatenate([[0], np.cumsum(self._sizes)])
-        self._first = np.zeros_like(self._sizes) if self._rotates else self._offsets[:-1]
+        self.first = np.zeros_like(self._sizes) if self._rotates else self._offsets[:-1]
         self._all: np.ndarray | None = None
         if self._chosen is not None and self._chosen.size and self._chosen.max() >= self.total:
             self._chosen = None  # the scenes they were chosen for have left
@@ -79,7 +82,7 @@ class EpisodeSchedule:
 
     def index(self, slot: np.ndarray, episode: np.ndarray) -> np.ndarray:
         """Return the numbers of episodes [N] in slots [N], counted across all slots unless scenes rotate."""
-        return self._first[slot] + episode
+        return self.first[slot] + episode
 
     def locate(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the slots and rows of the episodes with the given numbers [N]: the inverse of ``index``."""
