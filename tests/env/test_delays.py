@@ -8,6 +8,7 @@ from walks import assert_equal
 
 from gym_batchnav import BatchNavEnv, Camera, GaussianNoise, SensorTiming
 from gym_batchnav.env.config import EnvConfig, bytes_per_environment
+from gym_batchnav.task.measures import PathLength
 from gym_batchnav.task.sensors import PreviousAction
 
 N = 5
@@ -26,6 +27,20 @@ def make(library, opened):
 
 def copies(observation):
     return {key: values.copy() for key, values in observation.items()}
+
+
+class Clashing(PathLength):
+    """A measure whose buffer has the name of one of the batch's."""
+
+    name = "clashing"
+
+    def buffers(self, num_envs):
+        return {"kept depth": np.zeros(num_envs)}
+
+
+def test_buffers_of_a_component_do_not_replace_those_of_the_batch(make):
+    with pytest.raises(ValueError, match="buffers 'kept depth' of a component: the batch has others of this name"):
+        make(sensor_timing={"depth": SensorTiming(latency=2)}, measures=(Clashing(),))
 
 
 TIMINGS = st.dictionaries(

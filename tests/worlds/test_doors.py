@@ -5,6 +5,7 @@ import pytest
 from rooms import box, scene_of
 
 from gym_batchnav.env.batch import BatchNavEnv
+from gym_batchnav.env.config import Episodes
 from gym_batchnav.library.library import SceneLibrary
 from gym_batchnav.worlds.api import MovingBodies
 from gym_batchnav.worlds.doors import DISC_RADIUS, Doors
@@ -55,6 +56,14 @@ def test_a_door_opens_away_from_an_agent_who_walks_through_and_closes_again(make
     assert env.agents.position[0, 2] == pytest.approx(-3.0 * side, abs=0.26)  # nothing held it up
     assert widest == pytest.approx(0.9 - DISC_RADIUS, abs=1e-5)
     np.testing.assert_allclose(tip(env), [0.45 - DISC_RADIUS, 0.0], atol=1e-5)
+
+
+def test_worlds_run_out_of_episodes(make):
+    env = make(episodes=Episodes(order="once", count=2), max_episode_steps=2)
+    env.reset(seed=0)
+    for _ in range(9):
+        *_, info = env.step(np.array([2]))
+    assert not info["episode_valid"].any()
 
 
 def test_doors_close_beside_other_doors(make):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
 
+from gym_batchnav.actions.continuous import VelocityActions
 from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.env.config import Episodes
 from gym_batchnav.geometry import Camera
@@ -111,6 +112,16 @@ def test_a_world_is_the_same_whatever_the_number_of_worlds(make, mode):
     few, many = (make(count, **keywords) for count in (8, 264))
     for one, other in zip(run(few, 60), run(many, 60), strict=True):
         np.testing.assert_array_equal(one, other[:, : one.shape[1]])
+
+
+def test_people_walk_alike_whatever_other_worlds_do(make):
+    keywords = {"actions": VelocityActions(time_step=0.1), "scenes": "apartment_0"}
+    few, many = (make(count, **keywords) for count in (8, 264))
+    for env in (few, many):
+        env.reset(seed=0)
+        for _ in range(60):
+            env.step(np.zeros(env.action_space.shape, np.float32))
+    np.testing.assert_array_equal(few.worlds.state.position, many.worlds.state.position[: few.worlds.num_worlds])
 
 
 def test_worlds_without_an_episode_stand_still_and_one_agent_alone_has_none(make):
