@@ -11,6 +11,7 @@ from gym_batchnav.env.batch import BatchNavEnv
 from gym_batchnav.env.config import Episodes
 from gym_batchnav.geometry import Camera
 from gym_batchnav.lenses import Equirectangular
+from gym_batchnav.navmesh.agents import NavMeshAgents
 from gym_batchnav.state import arrays_of
 from gym_batchnav.worlds.api import Team
 from gym_batchnav.worlds.people import People
@@ -114,14 +115,18 @@ def test_a_world_is_the_same_whatever_the_number_of_worlds(make, mode):
         np.testing.assert_array_equal(one, other[:, : one.shape[1]])
 
 
-def test_people_walk_alike_whatever_other_worlds_do(make):
-    keywords = {"actions": VelocityActions(time_step=0.1), "scenes": "apartment_0"}
-    few, many = (make(count, **keywords) for count in (8, 264))
-    for env in (few, many):
+def test_people_who_are_blocked_try_steps_of_one_length_whatever_other_worlds_do(make, monkeypatch):
+    lengths = []
+    original = NavMeshAgents.next_walk
+    monkeypatch.setattr(
+        NavMeshAgents, "next_walk", lambda *args, longest: lengths.append(longest) or original(*args, longest=longest)
+    )
+    for count in (4, 84):
+        env = make(count, actions=VelocityActions(time_step=0.05), scenes="apartment_0")
         env.reset(seed=0)
-        for _ in range(60):
+        for _ in range(3):
             env.step(np.zeros(env.action_space.shape, np.float32))
-    np.testing.assert_array_equal(few.worlds.state.position, many.worlds.state.position[: few.worlds.num_worlds])
+    assert len(lengths) == 6 and len(set(lengths)) == 1
 
 
 def test_worlds_without_an_episode_stand_still_and_one_agent_alone_has_none(make):
