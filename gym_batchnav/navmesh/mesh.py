@@ -305,11 +305,9 @@ class NavMesh:
         if ends.shape != snapped.shape:
             raise ValueError(f"ends have the shape {ends.shape} and starts {snapped.shape}: pass equal shapes")
         nearest = self.snap_with_polygon(ends)[1]
-        islands = self._ground.islands
-        polygons = polygons.copy()
-        polygons[nearest < 0] = -1
-        both = np.flatnonzero(polygons >= 0)
-        polygons[both[islands[nearest[both]] != islands[polygons[both]]]] = -1
+        moves = (polygons >= 0) & (nearest >= 0)
+        moves[moves] = self.polygon_island[polygons[moves]] == self.polygon_island[nearest[moves]]
+        polygons = np.where(moves, polygons, np.int32(-1))
         out = np.empty(snapped.shape, np.float32)
         collided = np.empty(len(snapped), bool)
         move_points(self._row, polygons, snapped, ends, sliding, out, collided)

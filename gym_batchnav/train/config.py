@@ -167,9 +167,8 @@ def make_config(names: Names) -> RunConfig:
     ``preset`` names it, ``frames`` is short for ``ppo.total_frames``, and a time limit may be written as ``"90s"``,
     ``"60m"`` or ``"2h"``. Settings of the preset that do not suit those that are named are adapted: a policy without
     images loses the images that none of its other sensors reads, and ``MapPath`` with them, another ``device`` also
-    sets the switches for GPUs,
-    there are no more mini-batches than environments, without ``MapPath`` the teacher is the follower, and with ``init``
-    no teacher is imitated.
+    sets the switches for GPUs, there are no more mini-batches than environments, without ``MapPath`` the teacher is the
+    follower, and with ``init`` no teacher is imitated.
 
     Raises:
         ValueError: The setting is unknown, or its value is invalid.
